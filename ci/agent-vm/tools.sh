@@ -1,0 +1,16 @@
+# shellcheck shell=bash disable=SC2034 # what is set here is used by the scripts that source it
+# tools.sh: sourced, not run. What the other scripts share: the cache folder and how to call an unpacked tool.
+[ "$(uname -m)" = x86_64 ] || { echo "agent-vm: only on x86_64" >&2; exit 1; }
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${1:-${AGENT_VM_CACHE:?first argument or AGENT_VM_CACHE: the cache folder}}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+tools=$cache/tools
+guest=$cache/guest
+
+# The tools bring their own libc, so that they run whatever the machine has installed; hence their own loader.
+libraries=$tools/usr/lib/x86_64-linux-gnu
+loader=("$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$libraries/pulseaudio")
+
+# digest FILE..: one word that changes when one of the files does
+digest() { cat "$@" | sha256sum | cut -d' ' -f1; }

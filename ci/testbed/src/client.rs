@@ -1,0 +1,198 @@
+//! A small synchronous client of one HTTP server, mostly the API server: JSON in, JSON out.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::http::{Method, Request};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body, http};
+
+use crate::error::{Error, Result};
+
+/// Long enough for a list of many thousand nodes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+const IDLE_CONNECTIONS: usize = 64;
+const FIELD_MANAGER: &str = "testbed";
+
+/// A client with one user's token. Clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    agent: Agent,
+    base: String,
+    token: String,
+}
+
+impl Client {
+    pub(crate) fn new(base: &str, authority: &str, token: &str) -> Result<Self> {
+        let authority = Certificate::from_pem(authority.as_bytes())
+            .map_err(|why| Error::unreadable("the certificate authority", why))?;
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::from([authority]))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let agent = Agent::config_builder()
+            .tls_config(tls)
+            // A proxy of the environment is for other hosts.
+            .proxy(None)
+            .http_status_as_error(false)
+            .timeout_global(Some(LIMIT))
+            .max_idle_connections(IDLE_CONNECTIONS)
+            .max_idle_connections_per_host(IDLE_CONNECTIONS)
+            .build()
+            .new_agent();
+        Ok(Self { agent, base: base.to_owned(), token: token.to_owned() })
+    }
+
+    /// Reads one object, or a list as it is.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn get(&self, path: &str) -> Result<Value> {
+        self.send(Method::GET, path, None)
+    }
+
+    /// The items of a list.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn list(&self, path: &str) -> Result<Vec<Value>> {
+        match self.get(path)? {
+            Value::Object(mut list) => match list.remove("items") {
+                Some(Value::Array(items)) => Ok(items),
+                _ => Err(Error::unreadable(path, "not a list")),
+            },
+            _ => Err(Error::unreadable(path, "not a list")),
+        }
+    }
+
+    /// Creates one object under the path of its collection.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
+        self.send(Method::POST, path, Some(("application/json", object)))
+    }
+
+    /// Replaces one object.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn put(&self, path: &str, object: &Value) -> Result<Value> {
+        self.send(Method::PUT, path, Some(("application/json", object)))
+    }
+
+    /// Merges `change` into one object (RFC 7396).
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn patch(&self, path: &str, change: &Value) -> Result<Value> {
+        let merge = "application/merge-patch+json";
+        self.send(Method::PATCH, path, Some((merge, change)))
+    }
+
+    /// Creates or changes one object so that it has these fields (server-side apply).
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn apply(&self, path: &str, object: &Value) -> Result<Value> {
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
+        let apply = "application/apply-patch+yaml";
+        self.send(Method::PATCH, &path, Some((apply, object)))
+    }
+
+    /// Deletes one object, or a whole collection.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn delete(&self, path: &str) -> Result<Value> {
+        self.send(Method::DELETE, path, None)
+    }
+
+    /// Creates many objects under the path of their collection, over some connections at
+    /// once, and stops at the first failure.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn create_many(&self, path: &str, objects: &[Value], connections: usize) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let worker = || {
+            while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.create(path, object) {
+                    next.store(objects.len(), Ordering::Relaxed);
+                    if let Ok(mut first) = failure.lock() {
+                        first.get_or_insert(error);
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..connections.max(1) {
+                scope.spawn(worker);
+            }
+        });
+        match failure.into_inner() {
+            Ok(Some(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a GET of `path` succeeds: for health checks of a server that may not listen yet.
+    pub(crate) fn is_ok(&self, path: &str) -> bool {
+        self.exchange(&Method::GET, path, None).is_ok_and(|answer| answer.status().is_success())
+    }
+
+    fn send(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
+        let failed =
+            |source| Error::Request { method: method.to_string(), path: path.to_owned(), source: Box::new(source) };
+        let answer = self.exchange(&method, path, body).map_err(failed)?;
+        let status = answer.status();
+        let text = read(answer).map_err(failed)?;
+        if status.is_success() {
+            return serde_json::from_slice(&text).map_err(|why| Error::unreadable(path, why));
+        }
+        Err(Error::Status {
+            method: method.to_string(),
+            path: path.to_owned(),
+            status: status.as_u16(),
+            message: message(&text),
+        })
+    }
+
+    fn exchange(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> std::result::Result<http::Response<Body>, ureq::Error> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("Accept", "application/json");
+        match body {
+            None => self.agent.run(request.body(())?),
+            Some((kind, value)) => {
+                let request = request.header("Content-Type", kind);
+                self.agent.run(request.body(value.to_string())?)
+            }
+        }
+    }
+}
+
+fn read(answer: http::Response<Body>) -> std::result::Result<Vec<u8>, ureq::Error> {
+    let mut body = answer.into_body();
+    body.with_config().limit(u64::MAX).read_to_vec()
+}
+
+/// What a Status object says, or the text itself.
+fn message(text: &[u8]) -> String {
+    let status: Option<Value> = serde_json::from_slice(text).ok();
+    match status.as_ref().and_then(|status| status["message"].as_str()) {
+        Some(message) => message.to_owned(),
+        None => String::from_utf8_lossy(text).into_owned(),
+    }
+}

@@ -1,0 +1,31 @@
+//! Real Kubernetes and Cilium programs for the tests: built from their own sources,
+//! started on loopback, stopped when their guard is dropped.
+//!
+//! Nothing here is a mock, and nothing here may reach a cluster of the person who runs
+//! the tests: children get no `KUBECONFIG` and a home of their own, and this crate reads
+//! neither. It knows nothing of cilium-ipam itself.
+#![forbid(unsafe_code)]
+
+pub mod agent_vm;
+mod certificates;
+mod cilium;
+mod client;
+mod control_plane;
+mod error;
+mod folder;
+mod golang;
+mod kubeconfig;
+mod operator;
+mod oracle;
+mod process;
+mod programs;
+mod wait;
+
+pub use cilium::{CiliumInstallation, install_cilium, install_crds};
+pub use client::Client;
+pub use control_plane::{ControlPlane, Options, User};
+pub use error::{Error, Result};
+pub use operator::{ControllerManager, Operator};
+pub use oracle::{AnnotateK8sNode, PodCidrs, parse_node};
+pub use programs::{CiliumVersion, Program, Programs, build};
+pub use wait::wait_until;

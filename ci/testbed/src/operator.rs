@@ -1,0 +1,134 @@
+//! The controllers which own pod CIDRs in real clusters, as peers and as opponents:
+//! kube-controller-manager and cilium-operator.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::control_plane::{ControlPlane, SERVER_CERTIFICATE, SERVER_KEY};
+use crate::error::Result;
+use crate::process::{Server, free_port, with_free_ports};
+use crate::programs::{CiliumVersion, Program, Programs};
+
+const READY_LIMIT: Duration = Duration::from_secs(90);
+
+/// Registered by every operator of the versions that the testbed builds.
+const OPERATOR_CRDS: [&str; 5] = [
+    "ciliumendpoints.cilium.io",
+    "ciliumidentities.cilium.io",
+    "ciliumloadbalancerippools.cilium.io",
+    "ciliumnodes.cilium.io",
+    "ciliumpodippools.cilium.io",
+];
+
+/// A running kube-controller-manager. Dropping it stops it.
+#[derive(Debug)]
+pub struct ControllerManager {
+    server: Server,
+}
+
+impl ControllerManager {
+    /// Starts it with these flags beside those for the connection, and waits until it is healthy.
+    ///
+    /// # Errors
+    /// When it was not built, or does not get healthy.
+    pub fn start(programs: &Programs, plane: &ControlPlane, flags: &[&str]) -> Result<Self> {
+        let program = programs.path(Program::KubeControllerManager)?;
+        with_free_ports(|| {
+            let port = free_port()?;
+            let mut arguments = vec![
+                format!("--kubeconfig={}", plane.kubeconfig().display()),
+                "--bind-address=127.0.0.1".to_owned(),
+                format!("--secure-port={port}"),
+                format!("--tls-cert-file={SERVER_CERTIFICATE}"),
+                format!("--tls-private-key-file={SERVER_KEY}"),
+                "--leader-elect=false".to_owned(),
+            ];
+            arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+            let name = "kube-controller-manager";
+            let mut server = Server::start(name, program, &arguments, plane.folder())?;
+            let url = format!("https://127.0.0.1:{port}");
+            let client = Client::new(&url, &plane.certificates().authority, "")?;
+            server.wait_ready(READY_LIMIT, || client.is_ok("/healthz"))?;
+            Ok(Self { server })
+        })
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        self.server.log()
+    }
+}
+
+/// A running cilium-operator. Dropping it stops it.
+#[derive(Debug)]
+pub struct Operator {
+    server: Server,
+}
+
+impl Operator {
+    /// Starts it with these flags beside those for the connection, and waits until it is
+    /// healthy and its CRDs are established.
+    ///
+    /// # Errors
+    /// When it was not built, or does not get ready.
+    pub fn start(programs: &Programs, plane: &ControlPlane, version: CiliumVersion, flags: &[&str]) -> Result<Self> {
+        let program = programs.path(Program::CiliumOperator(version))?;
+        with_free_ports(|| {
+            let api = format!("127.0.0.1:{}", free_port()?);
+            let mut arguments = operator_arguments(plane, version, &api)?;
+            arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+            let name = format!("cilium-operator-{}", version.release());
+            let mut server = Server::start(&name, program, &arguments, plane.folder())?;
+            let url = format!("http://{api}");
+            let client = Client::new(&url, &plane.certificates().authority, "")?;
+            server.wait_ready(READY_LIMIT, || client.is_ok("/healthz") && crds_are_established(plane))?;
+            Ok(Self { server })
+        })
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        self.server.log()
+    }
+}
+
+fn operator_arguments(plane: &ControlPlane, version: CiliumVersion, api: &str) -> Result<Vec<String>> {
+    let mut arguments = vec![
+        format!("--k8s-kubeconfig-path={}", plane.kubeconfig().display()),
+        format!("--operator-api-serve-addr={api}"),
+        format!("--operator-prometheus-serve-addr=127.0.0.1:{}", free_port()?),
+        format!("--gops-port={}", free_port()?),
+        "--identity-allocation-mode=crd".to_owned(),
+        "--cluster-name=default".to_owned(),
+        "--cluster-id=0".to_owned(),
+        "--enable-ipv4=true".to_owned(),
+    ];
+    if version == CiliumVersion::V1_19 {
+        // Its default is one path for the whole machine.
+        let socket = plane.folder().join("shell.sock");
+        arguments.push(format!("--shell-sock-path={}", socket.display()));
+    }
+    Ok(arguments)
+}
+
+fn crds_are_established(plane: &ControlPlane) -> bool {
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let Ok(crds) = plane.list(path) else {
+        return false;
+    };
+    let ours = |crd: &&Value| crd["spec"]["group"] == "cilium.io";
+    let named = |name: &&str| crds.iter().any(|crd| crd["metadata"]["name"] == **name);
+    OPERATOR_CRDS.iter().all(named) && crds.iter().filter(ours).all(is_established)
+}
+
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array();
+    conditions.is_some_and(|conditions| {
+        conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    })
+}

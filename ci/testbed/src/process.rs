@@ -1,0 +1,188 @@
+//! One server process, which ends when its guard is dropped or when this process is gone.
+//!
+//! The guard holds the write end of a pipe. A small shell is the server's parent, and ends
+//! the server once the pipe closes: that happens on drop, but also when the test process is
+//! killed or keeps the guard in a `static`. The shell alone sends signals, and only to its
+//! own child.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::wait::wait_until;
+
+/// SIGTERM first; SIGKILL after as many seconds as a server may need to write things out.
+/// The traps leave no `sleep` behind when the server ends sooner.
+const KEEPER: &str = r#"
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+(
+    read -r _ <&3
+    kill -TERM "$server"
+    sleep 5 &
+    nap=$!
+    trap 'kill "$nap"; wait "$nap"; exit' TERM
+    wait "$nap"
+    kill -KILL "$server"
+) 2>/dev/null &
+watcher=$!
+wait "$server"
+status=$?
+kill "$watcher" 2>/dev/null
+wait "$watcher" 2>/dev/null
+exit "$status"
+"#;
+
+/// Longer than the shell needs to send both signals.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+const LOG_TAIL: usize = 4_000;
+
+/// A running server. Dropping it stops the server and waits for its end.
+#[derive(Debug)]
+pub(crate) struct Server {
+    name: String,
+    keeper: Child,
+    lifeline: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `program` with its output in `folder/name.log`.
+    pub(crate) fn start(name: &str, program: &Path, arguments: &[String], folder: &Path) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let output = File::create(&log).map_err(Error::file(&log))?;
+        let errors = output.try_clone().map_err(Error::file(&log))?;
+        let mut keeper = isolated(Path::new("/bin/sh"), folder)
+            .args(["-c", KEEPER, "keeper"])
+            .arg(program)
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(Error::file("/bin/sh"))?;
+        Ok(Self { name: name.to_owned(), lifeline: keeper.stdin.take(), keeper, log })
+    }
+
+    /// Waits until `probe` says yes, and fails at once when the server ends.
+    pub(crate) fn wait_ready(&mut self, limit: Duration, mut probe: impl FnMut() -> bool) -> Result<()> {
+        let what = format!("{} to be ready", self.name);
+        let waited = wait_until(&what, limit, || {
+            self.check_running()?;
+            Ok(probe().then_some(()))
+        });
+        match waited {
+            Err(Error::Timeout { what, waited, .. }) => {
+                Err(Error::Timeout { what, waited, detail: format!("; the end of its log:\n{}", self.log_tail()) })
+            }
+            other => other,
+        }
+    }
+
+    /// Fails when the server has ended.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        match self.keeper.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(Error::Ended { program: self.name.clone(), log: self.log_tail() }),
+            Err(source) => Err(Error::file("/bin/sh")(source)),
+        }
+    }
+
+    /// Where its output goes.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    fn log_tail(&self) -> String {
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = File::open(&self.log) {
+            let _ = file.read_to_end(&mut bytes);
+        }
+        let start = bytes.len().saturating_sub(LOG_TAIL);
+        String::from_utf8_lossy(&bytes[start..]).into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        let start = Instant::now();
+        while let Ok(None) = self.keeper.try_wait() {
+            if start.elapsed() > STOP_LIMIT {
+                eprintln!("testbed: {} does not end; its keeper is killed", self.name);
+                let _ = self.keeper.kill();
+                let _ = self.keeper.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A command which knows nothing of the person's home, clusters and proxies.
+pub(crate) fn isolated(program: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("HOME", home);
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+}
+
+/// A port that was free a moment ago. Callers start again with another when it got taken.
+pub(crate) fn free_port() -> Result<u16> {
+    let address = "127.0.0.1:0";
+    let listener = TcpListener::bind(address).map_err(Error::file(address))?;
+    let bound = listener.local_addr().map_err(Error::file(address))?;
+    Ok(bound.port())
+}
+
+/// Runs `start` again when the server ended at once, as it does when its port got taken.
+pub(crate) fn with_free_ports<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
+    const ATTEMPTS: u32 = 3;
+    let mut attempt = 1;
+    loop {
+        match start() {
+            Err(Error::Ended { log, .. }) if attempt < ATTEMPTS && log.contains("address already in use") => {
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(folder: &Path, script: &str) -> Server {
+        let arguments = ["-c", script].map(str::to_owned);
+        Server::start("shell", Path::new("/bin/sh"), &arguments, folder).unwrap()
+    }
+
+    #[test]
+    fn dropping_ends_the_server_with_sigterm() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server =
+            shell(folder.path(), "trap 'echo asked to end; exit' TERM; echo up; while :; do sleep 0.1; done");
+        let log = server.log().to_owned();
+        server.wait_ready(Duration::from_secs(10), || std::fs::read_to_string(&log).unwrap().contains("up")).unwrap();
+        drop(server);
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(said, "up\nasked to end\n");
+    }
+
+    #[test]
+    fn a_server_that_ends_early_is_told_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = shell(folder.path(), "echo address already in use; exit 1");
+        let error = server.wait_ready(Duration::from_secs(10), || false).unwrap_err();
+        assert!(error.to_string().contains("address already in use"), "{error}");
+    }
+}

@@ -1,0 +1,210 @@
+//! The programs of the testbed: which there are, and where their binaries lie.
+//!
+//! A binary is built once into a cache folder that git ignores. Several processes may ask
+//! at once: one builds, the others wait for it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Error, Result};
+use crate::golang::{Recipe, workspace};
+use crate::process::isolated;
+
+/// Moves the cache, so that fresh clones can share it.
+const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
+/// The ecosystem's usual way to say where these programs are.
+const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+const ASSETS: [Program; 3] = [Program::KubeApiserver, Program::Etcd, Program::Kubectl];
+const KUBERNETES_MINOR: &str = "36";
+const KUBERNETES_RELEASE: &str = "1.36.3";
+
+/// A release line of Cilium whose programs the testbed can build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CiliumVersion {
+    /// The last line whose load-balancer pools know `cidrs`.
+    V1_15,
+    /// A current line.
+    V1_19,
+}
+
+impl CiliumVersion {
+    /// The release as Cilium writes it, without a `v`.
+    #[must_use]
+    pub fn release(self) -> &'static str {
+        match self {
+            Self::V1_15 => "1.15.19",
+            Self::V1_19 => "1.19.3",
+        }
+    }
+
+    fn module(self) -> &'static str {
+        match self {
+            Self::V1_15 => "cilium-1.15",
+            Self::V1_19 => "cilium-1.19",
+        }
+    }
+}
+
+/// A program that the testbed can build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// The Kubernetes API server.
+    KubeApiserver,
+    /// The API server's store.
+    Etcd,
+    /// Kubernetes' own allocator of pod CIDRs lives in here.
+    KubeControllerManager,
+    /// The usual client.
+    Kubectl,
+    /// Cilium's operator, for clusters that Cilium does the IPAM of.
+    CiliumOperator(CiliumVersion),
+    /// Says which pod CIDR an agent would use for a Node. See [`parse_node`](crate::parse_node).
+    ParseNodeOracle,
+    /// Measures Kubernetes' allocator: `cidrset -blocks N [-fragmented]` prints one line of JSON.
+    CidrsetBenchmark,
+    /// Cilium's agent. It needs a kernel of its own.
+    CiliumAgent(CiliumVersion),
+}
+
+impl Program {
+    fn file_name(self) -> String {
+        match self {
+            Self::KubeApiserver => "kube-apiserver".to_owned(),
+            Self::Etcd => "etcd".to_owned(),
+            Self::KubeControllerManager => "kube-controller-manager".to_owned(),
+            Self::Kubectl => "kubectl".to_owned(),
+            Self::CiliumOperator(version) => format!("cilium-operator-{}", version.release()),
+            Self::ParseNodeOracle => "parsenode".to_owned(),
+            Self::CidrsetBenchmark => "cidrset".to_owned(),
+            Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
+        }
+    }
+
+    fn recipe(self) -> Recipe {
+        match self {
+            Self::KubeApiserver => kubernetes("k8s.io/kubernetes/cmd/kube-apiserver"),
+            Self::Etcd => kubernetes("go.etcd.io/etcd/server/v3"),
+            Self::KubeControllerManager => kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager"),
+            Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
+            Self::CidrsetBenchmark => kubernetes("./cidrset"),
+            Self::CiliumOperator(version) => {
+                Recipe { tags: "ipam_provider_operator", ..cilium(version, "github.com/cilium/cilium/operator") }
+            }
+            Self::CiliumAgent(version) => cilium(version, "github.com/cilium/cilium/daemon"),
+            Self::ParseNodeOracle => cilium(CiliumVersion::V1_19, "./parsenode"),
+        }
+    }
+}
+
+/// Without these linker flags the server reports v0.0.0, and clients misbehave.
+fn kubernetes(package: &'static str) -> Recipe {
+    let version = "k8s.io/component-base/version";
+    Recipe {
+        module: "kubernetes",
+        package,
+        tags: "",
+        linker_flags: format!(
+            "-s -w -X {version}.gitVersion=v{KUBERNETES_RELEASE} -X {version}.gitMajor=1 \
+             -X {version}.gitMinor={KUBERNETES_MINOR}"
+        ),
+    }
+}
+
+fn cilium(version: CiliumVersion, package: &'static str) -> Recipe {
+    Recipe {
+        module: version.module(),
+        package,
+        tags: "",
+        linker_flags: format!("-s -w -X github.com/cilium/cilium/pkg/version.ciliumVersion={}", version.release()),
+    }
+}
+
+/// Where the binaries of the programs lie that [`build`] was asked for.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    paths: BTreeMap<Program, PathBuf>,
+}
+
+impl Programs {
+    /// The binary of one program.
+    ///
+    /// # Errors
+    /// When [`build`] was not asked for it.
+    pub fn path(&self, program: Program) -> Result<&Path> {
+        match self.paths.get(&program) {
+            Some(path) => Ok(path),
+            None => Err(Error::NotBuilt(program.file_name())),
+        }
+    }
+
+    /// A command that runs the program with `home` as its home folder and with nothing
+    /// else of the environment but `PATH`.
+    ///
+    /// # Errors
+    /// When [`build`] was not asked for the program.
+    pub fn command(&self, program: Program, home: &Path) -> Result<Command> {
+        Ok(isolated(self.path(program)?, home))
+    }
+}
+
+/// Finds the binaries of `programs`, and builds what is missing; that takes minutes the
+/// first time, and is told on stderr.
+///
+/// # Errors
+/// When there is no Go toolchain, or a build fails.
+pub fn build(programs: &[Program]) -> Result<Programs> {
+    let mut paths = BTreeMap::new();
+    for &program in programs {
+        paths.insert(program, find_or_build(program)?);
+    }
+    Ok(Programs { paths })
+}
+
+fn find_or_build(program: Program) -> Result<PathBuf> {
+    if let Some(path) = in_assets(program) {
+        return Ok(path);
+    }
+    let recipe = program.recipe();
+    let folder = cache().join(recipe.fingerprint()?).join("bin");
+    let path = folder.join(program.file_name());
+    if !path.exists() {
+        fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        build_once(&recipe, &path)?;
+    }
+    Ok(path)
+}
+
+/// Builds under a lock: two Go builds of the same sources at once would only fight for
+/// memory. The name appears once the binary is complete.
+fn build_once(recipe: &Recipe, path: &Path) -> Result<()> {
+    let lock_path = path.with_added_extension("lock");
+    let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
+    lock.lock().map_err(Error::file(&lock_path))?;
+    if path.exists() {
+        return Ok(());
+    }
+    let package = recipe.package;
+    eprintln!("testbed: building {package} of {}; minutes the first time", recipe.module);
+    let start = std::time::Instant::now();
+    let unfinished = path.with_added_extension("unfinished");
+    recipe.build(&unfinished)?;
+    fs::rename(&unfinished, path).map_err(Error::file(path))?;
+    eprintln!("testbed: built {package} in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn cache() -> PathBuf {
+    match std::env::var_os(CACHE_VARIABLE) {
+        Some(folder) => PathBuf::from(folder),
+        None => workspace().join(".cache/testbed"),
+    }
+}
+
+/// All three or none: a server of one release with the store of another is nobody's setup.
+fn in_assets(program: Program) -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?);
+    let complete = ASSETS.iter().all(|asset| folder.join(asset.file_name()).exists());
+    (complete && ASSETS.contains(&program)).then(|| folder.join(program.file_name()))
+}

@@ -1,0 +1,217 @@
+//! The allocation itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::supply::{Giving, PoolId, Supply};
+use crate::model::{NodeName, PerFamily, PoolName};
+use crate::net::{Block, Family, Range, largest_gap, merge};
+
+/// A node that may need blocks.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    /// The node.
+    pub node: NodeName,
+    /// The families that it has no block of, and could use.
+    pub families: Vec<Family>,
+    /// The pools to try, best first.
+    pub candidates: Arc<[PoolId]>,
+}
+
+/// Why a pool was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedOver {
+    /// It has too few free blocks.
+    Full,
+    /// It is disabled.
+    Disabled,
+}
+
+/// Blocks for one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assigned {
+    /// The pool that gave them.
+    pub pool: PoolId,
+    /// The blocks.
+    pub blocks: PerFamily<Block>,
+    /// The better pools, and why they were not used.
+    pub passed_over: Vec<(PoolId, PassedOver)>,
+}
+
+/// What became of a demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Blocks for it.
+    Assigned(Assigned),
+    /// Its best pool gives nothing of a family that it lacks: it has all it can get.
+    NothingNeeded,
+    /// No pool matches.
+    NoPool,
+    /// No pool that matches can serve it whole.
+    Short {
+        /// All of them, best first.
+        passed_over: Vec<(PoolId, PassedOver)>,
+    },
+}
+
+/// Blocks that a pool should have had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The pool that was the nodes' first choice.
+    pub pool: PoolName,
+    /// The family that ran out.
+    pub family: Family,
+    /// How many blocks are missing.
+    pub missing: usize,
+    /// The widest run of addresses that is still free, too small or too crooked for a block.
+    pub largest_free_run: Option<Range>,
+}
+
+/// The result, one outcome for each demand in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Allocation {
+    /// One for each demand.
+    pub outcomes: Vec<Outcome>,
+    /// What is missing, by pool and family.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+/// Serves the demands in their order from what is left of the supply. Everything in `taken` and every block of `pins` is
+/// kept free of others first. A demand is served whole from one pool or not at all, so that a dual-stack node never
+/// ends with half of what it needs.
+pub fn allocate(supply: &mut Supply, taken: &[Range], pins: &[Block], demands: &[Demand]) -> Allocation {
+    let kept = taken.iter().copied().chain(pins.iter().map(|block| block.range()));
+    for range in merge(kept) {
+        supply.take(&range);
+    }
+    let mut missing = BTreeMap::new();
+    let outcomes: Vec<Outcome> = demands.iter().map(|demand| serve(supply, demand, &mut missing)).collect();
+    let shortfalls = shortfalls(supply, taken, pins, &outcomes, &missing);
+    Allocation { outcomes, shortfalls }
+}
+
+fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, Family), usize>) -> Outcome {
+    let mut passed_over = Vec::new();
+    for &id in demand.candidates.iter() {
+        let pool = supply.pool_mut(id);
+        let needed: Vec<Family> = demand.families.iter().copied().filter(|family| pool.has(*family)).collect();
+        if needed.is_empty() {
+            return Outcome::NothingNeeded;
+        }
+        if pool.giving() == Giving::Nothing {
+            passed_over.push((id, PassedOver::Disabled));
+            continue;
+        }
+        if needed.iter().all(|family| pool.has_free(*family)) {
+            let blocks = needed.iter().filter_map(|family| pool.take_lowest(*family)).collect();
+            return Outcome::Assigned(Assigned { pool: id, blocks, passed_over });
+        }
+        passed_over.push((id, PassedOver::Full));
+    }
+    let first_full = passed_over.iter().find(|(_, why)| *why == PassedOver::Full).or(passed_over.first());
+    let Some((first, _)) = first_full else { return Outcome::NoPool };
+    for family in &demand.families {
+        let pool = supply.pool_mut(*first);
+        if pool.has(*family) && (pool.giving() == Giving::Nothing || !pool.has_free(*family)) {
+            *missing.entry((*first, *family)).or_default() += 1;
+        }
+    }
+    Outcome::Short { passed_over }
+}
+
+fn shortfalls(
+    supply: &Supply,
+    taken: &[Range],
+    pins: &[Block],
+    outcomes: &[Outcome],
+    missing: &BTreeMap<(PoolId, Family), usize>,
+) -> Vec<Shortfall> {
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let assigned = outcomes.iter().filter_map(|outcome| match outcome {
+        Outcome::Assigned(assigned) => Some(assigned.blocks),
+        _ => None,
+    });
+    let blocks: Vec<Block> =
+        assigned.flat_map(|blocks| blocks.iter().copied().collect::<Vec<_>>()).chain(pins.iter().copied()).collect();
+    let used = merge(taken.iter().copied().chain(blocks.into_iter().map(Block::range)));
+    let widest = |pool: PoolId, family: Family| {
+        let ranges =
+            supply.pool(pool).slots().iter().map(|slots| slots.range()).filter(|range| range.family() == family);
+        ranges.filter_map(|range| largest_gap(range, &used)).max_by_key(Range::width)
+    };
+    let shortfall = |(&(pool, family), &missing): (&(PoolId, Family), &usize)| Shortfall {
+        pool: supply.pool(pool).name().clone(),
+        family,
+        missing,
+        largest_free_run: widest(pool, family),
+    };
+    missing.iter().map(shortfall).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PoolSupply;
+    use super::*;
+    use crate::net::BlockSize;
+
+    fn pool(name: &str, giving: Giving, ranges: &[&str], ipv4: u64, ipv6: u64) -> PoolSupply {
+        let size =
+            PerFamily { ipv4: BlockSize::new(Family::Ipv4, ipv4).ok(), ipv6: BlockSize::new(Family::Ipv6, ipv6).ok() };
+        let ranges: Vec<Block> = ranges.iter().map(|range| range.parse().unwrap()).collect();
+        PoolSupply::new(name.parse().unwrap(), giving, &ranges, &size)
+    }
+
+    fn run(pools: Vec<PoolSupply>, taken: &[&str], pins: &[&str], nodes: usize) -> (Vec<String>, Vec<Shortfall>) {
+        let mut supply = Supply::new(pools);
+        let candidates: Arc<[PoolId]> = supply.pools().map(|(id, _)| id).collect();
+        let demand = |index| Demand {
+            node: format!("n{index}").parse().unwrap(),
+            families: Family::BOTH.into(),
+            candidates: candidates.clone(),
+        };
+        let demands: Vec<Demand> = (0..nodes).map(demand).collect();
+        let taken: Vec<Range> = taken.iter().map(|range| range.parse().unwrap()).collect();
+        let pins: Vec<Block> = pins.iter().map(|block| block.parse().unwrap()).collect();
+        let allocation = allocate(&mut supply, &taken, &pins, &demands);
+        let text = |outcome: &Outcome| match outcome {
+            Outcome::Assigned(assigned) => {
+                assigned.blocks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            }
+            Outcome::NothingNeeded => "nothing".into(),
+            Outcome::NoPool => "no pool".into(),
+            Outcome::Short { .. } => "short".into(),
+        };
+        (allocation.outcomes.iter().map(text).collect(), allocation.shortfalls)
+    }
+
+    #[test]
+    fn ranges_are_used_in_their_order_and_taken_parts_are_skipped() {
+        let pools = vec![pool("a", Giving::New, &["10.9.0.0/31", "10.1.0.0/31"], 32, 64)];
+        let (given, _) = run(pools, &["10.9.0.0"], &["10.1.0.0/32"], 3);
+        assert_eq!(given, ["10.9.0.1/32", "10.1.0.1/32", "short"]);
+    }
+
+    #[test]
+    fn both_families_or_neither_and_then_the_next_pool() {
+        let pools = vec![
+            pool("a", Giving::New, &["10.0.0.0/30", "fd00::/64"], 32, 64),
+            pool("b", Giving::Nothing, &["10.0.1.0/30"], 32, 64),
+            pool("c", Giving::New, &["10.0.2.0/31", "fd01::/63"], 32, 64),
+        ];
+        let (given, shortfalls) = run(pools, &[], &[], 4);
+        assert_eq!(given, ["10.0.0.0/32 fd00::/64", "10.0.2.0/32 fd01::/64", "10.0.2.1/32 fd01:0:0:1::/64", "short"]);
+        let expected =
+            Shortfall { pool: "a".parse().unwrap(), family: Family::Ipv6, missing: 1, largest_free_run: None };
+        assert_eq!(shortfalls, [expected]);
+    }
+
+    #[test]
+    fn a_shortfall_names_the_largest_free_run() {
+        let pools = vec![pool("a", Giving::New, &["10.0.0.0/24"], 25, 64)];
+        let (given, shortfalls) = run(pools, &["10.0.0.100", "10.0.0.200"], &[], 2);
+        assert_eq!(given, ["short", "short"]);
+        assert_eq!((shortfalls[0].missing, shortfalls[0].largest_free_run), (2, "10.0.0.0-10.0.0.99".parse().ok()));
+    }
+}

@@ -1,0 +1,134 @@
+//! The free blocks of all pools, searchable by address.
+
+use crate::model::{PerFamily, PoolName};
+use crate::net::{Block, BlockSize, Family, Range, Slots};
+
+/// Place of a pool in its [`Supply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(usize);
+
+/// Whether a pool gives new blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giving {
+    /// It does.
+    New,
+    /// It only keeps what it gave.
+    Nothing,
+}
+
+/// One pool's blocks.
+#[derive(Clone, Debug)]
+pub struct PoolSupply {
+    name: PoolName,
+    giving: Giving,
+    /// In the order in which they are used, both families mixed.
+    slots: Vec<Slots>,
+}
+
+impl PoolSupply {
+    /// A pool with these ranges, used in this order. A range without a fitting size gives nothing.
+    pub fn new(name: PoolName, giving: Giving, ranges: &[Block], size: &PerFamily<BlockSize>) -> PoolSupply {
+        let slots = ranges.iter().filter_map(|range| Slots::new(*range, *size.get(range.family())?)).collect();
+        PoolSupply { name, giving, slots }
+    }
+
+    /// Name.
+    pub fn name(&self) -> &PoolName {
+        &self.name
+    }
+
+    /// Whether it gives new blocks.
+    pub fn giving(&self) -> Giving {
+        self.giving
+    }
+
+    /// Its ranges and their slots.
+    pub fn slots(&self) -> &[Slots] {
+        &self.slots
+    }
+
+    /// Whether it has blocks of this family at all.
+    pub fn has(&self, family: Family) -> bool {
+        self.slots.iter().any(|slots| slots.size().family() == family)
+    }
+
+    fn of_family(&mut self, family: Family) -> impl Iterator<Item = &mut Slots> {
+        self.slots.iter_mut().filter(move |slots| slots.size().family() == family)
+    }
+
+    pub(super) fn has_free(&mut self, family: Family) -> bool {
+        self.of_family(family).any(|slots| slots.lowest_free().is_some())
+    }
+
+    pub(super) fn take_lowest(&mut self, family: Family) -> Option<Block> {
+        self.of_family(family).find_map(Slots::take_lowest)
+    }
+}
+
+/// All pools. Their ranges must not overlap: the checks of the files see to that.
+#[derive(Clone, Debug, Default)]
+pub struct Supply {
+    pools: Vec<PoolSupply>,
+    /// Range, pool and place of its slots, sorted by address.
+    index: Vec<(Range, usize, usize)>,
+}
+
+impl Supply {
+    /// The pools in any order; ids count in this order.
+    pub fn new(pools: Vec<PoolSupply>) -> Supply {
+        let places = pools.iter().enumerate();
+        let mut index: Vec<_> = places
+            .flat_map(|(pool, supply)| {
+                supply.slots.iter().enumerate().map(move |(place, slots)| (*slots.range(), pool, place))
+            })
+            .collect();
+        index.sort_unstable();
+        Supply { pools, index }
+    }
+
+    /// The id of a pool.
+    pub fn id(&self, name: &PoolName) -> Option<PoolId> {
+        self.pools.iter().position(|pool| pool.name == *name).map(PoolId)
+    }
+
+    /// A pool.
+    pub fn pool(&self, id: PoolId) -> &PoolSupply {
+        &self.pools[id.0]
+    }
+
+    pub(super) fn pool_mut(&mut self, id: PoolId) -> &mut PoolSupply {
+        &mut self.pools[id.0]
+    }
+
+    /// All pools with their ids.
+    pub fn pools(&self) -> impl Iterator<Item = (PoolId, &PoolSupply)> {
+        self.pools.iter().enumerate().map(|(id, pool)| (PoolId(id), pool))
+    }
+
+    /// The pool that has the whole block in one of its ranges.
+    pub fn pool_of(&self, block: Block) -> Option<PoolId> {
+        self.touched(&block.range())
+            .find(|(range, _, _)| range.contains(&block.range()))
+            .map(|(_, pool, _)| PoolId(*pool))
+    }
+
+    /// Takes every block that shares an address with `range`, in whichever pool.
+    pub fn take(&mut self, range: &Range) {
+        let touched: Vec<(usize, usize)> = self.touched(range).map(|(_, pool, place)| (*pool, *place)).collect();
+        for (pool, place) in touched {
+            self.pools[pool].slots[place].take(range);
+        }
+    }
+
+    /// Whether no address of `range` lies in a taken block.
+    pub fn is_free(&self, range: &Range) -> bool {
+        self.touched(range).all(|(_, pool, place)| self.pools[*pool].slots[*place].is_free(range))
+    }
+
+    fn touched<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, usize, usize)> + use<'s> {
+        let range = *range;
+        let start =
+            self.index.partition_point(|(pool, _, _)| (pool.family(), pool.last()) < (range.family(), range.first()));
+        self.index[start..].iter().take_while(move |(pool, _, _)| pool.overlaps(&range))
+    }
+}

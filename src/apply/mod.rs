@@ -1,0 +1,90 @@
+//! Executes changes and says what became of each. Decides nothing: a write that does not go through is reported, never
+//! replaced by another one.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use crate::cluster::{Cluster, Write, WriteError, Written};
+use crate::plan::Change;
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server has it.
+    Applied,
+    /// The node had changed since it was planned; nothing was written.
+    Superseded(String),
+    /// The server refused; nothing was written.
+    Refused(String),
+    /// No answer came; it may have been written or not.
+    Unknown(String),
+    /// It was not sent, because applying stopped before.
+    NotTried,
+}
+
+/// Something happened while applying.
+#[derive(Debug)]
+pub enum Event<'e> {
+    /// A change has its outcome.
+    Finished {
+        /// The change.
+        change: &'e Change,
+        /// Its outcome.
+        outcome: &'e Outcome,
+    },
+}
+
+/// Asks an apply to start nothing further.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    /// No further change is sent from now on; those under way are waited for.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends the changes, at most `parallelism` at a time, and gives one outcome for each in their order. A server that
+/// refuses us altogether, or does not answer, stops it; a single refused write does not.
+pub async fn apply<C: Cluster>(
+    cluster: &C,
+    changes: &[Change],
+    parallelism: NonZeroUsize,
+    stop: &Stop,
+    on_event: &mut (dyn FnMut(Event<'_>) + Send),
+) -> Vec<Outcome> {
+    let mut outcomes = vec![Outcome::NotTried; changes.len()];
+    let mut waiting = changes.iter().enumerate();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        while under_way.len() < parallelism.get() && !stop.is_requested() {
+            let Some((index, change)) = waiting.next() else { break };
+            under_way.push(async move { (index, cluster.write(&Write::from(change)).await) });
+        }
+        let Some((index, result)) = under_way.next().await else { return outcomes };
+        if matches!(result, Err(WriteError::Forbidden(_) | WriteError::Unknown(_))) {
+            stop.request();
+        }
+        outcomes[index] = Outcome::from(result);
+        on_event(Event::Finished { change: &changes[index], outcome: &outcomes[index] });
+    }
+}
+
+impl From<Result<Written, WriteError>> for Outcome {
+    fn from(result: Result<Written, WriteError>) -> Outcome {
+        match result {
+            Ok(Written { resource_version: _ }) => Outcome::Applied,
+            Err(WriteError::Superseded(why)) => Outcome::Superseded(why),
+            Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => Outcome::Refused(error.to_string()),
+            Err(WriteError::Unknown(why)) => Outcome::Unknown(why),
+        }
+    }
+}

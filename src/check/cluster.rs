@@ -1,0 +1,108 @@
+//! Rules on the files and the cluster together.
+
+use crate::desired::{Desired, Pool};
+use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
+use crate::net::{Block, Family, Range, overlapping_pairs};
+use crate::observed::{Observed, ObservedKind};
+
+fn warning(rule: &'static str, message: String) -> Finding {
+    Finding::new(Severity::Warning, Rule(rule), message)
+}
+
+pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let pinned = |pool: &Pool| desired.pins.values().any(|pin| pin.pool == pool.name);
+    let matches = |pool: &Pool| observed.nodes.values().any(|node| pool.selector.matches(&node.labels));
+    let finding = |pool: &Pool| {
+        let message = format!("pool `{}` matches no node: {}", pool.name, pool.selector);
+        let finding = warning("pool-without-nodes", message).about(ObjectRef::pool(&pool.name));
+        finding.at(&pool.origin, "matches no node").help("check the labels with `kubectl get nodes --show-labels`")
+    };
+    desired.pools.values().filter(|pool| !matches(pool) && !pinned(pool)).map(finding).collect()
+}
+
+/// Pools that reach into addresses which something else uses; those blocks are never handed out.
+pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let services = observed.service_ranges.iter().map(|range| (*range, "the Service CIDR".to_owned()));
+    let balancers = observed
+        .load_balancer_ranges
+        .iter()
+        .map(|(name, range)| (*range, format!("CiliumLoadBalancerIPPool `{name}`")));
+    let nodes = observed.nodes.values().flat_map(|node| {
+        node.addresses.iter().map(move |address| (Range::from(*address), format!("an address of node `{}`", node.name)))
+    });
+    let mut others: Vec<(Range, String)> = services.chain(balancers).chain(nodes).collect();
+    others.sort();
+    let mut findings = Vec::new();
+    for pool in desired.pools.values() {
+        let hits = |other: &&(Range, String)| pool.ranges.iter().any(|range| range.block.range().overlaps(&other.0));
+        let mut hitting = others.iter().filter(hits);
+        let Some((range, what)) = hitting.next() else { continue };
+        let more = match hitting.count() {
+            0 => String::new(),
+            count => format!(", and {count} more"),
+        };
+        let message =
+            format!("pool `{}` overlaps {range}, {what}{more}; the blocks there are not handed out", pool.name);
+        let finding = warning("pool-over-other-addresses", message).about(ObjectRef::pool(&pool.name));
+        findings.push(
+            finding
+                .at(&pool.origin, "overlaps")
+                .help("list that part under `reserved` to say that it is meant, or move the pool"),
+        );
+    }
+    findings
+}
+
+/// Nodes that show the same or overlapping blocks already.
+pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let mut shown: Vec<(&NodeName, Block)> = observed.shown_blocks().collect();
+    shown.sort();
+    shown.dedup();
+    let owners: Vec<(Range, usize)> =
+        shown.iter().enumerate().map(|(index, (_, block))| (block.range(), index)).collect();
+    let mut pairs: Vec<_> =
+        overlapping_pairs(owners).into_iter().map(|(a, b)| (shown[a], shown[b])).filter(|(a, b)| a.0 != b.0).collect();
+    pairs.sort();
+    pairs.dedup();
+    let finding = |((first, first_block), (second, second_block)): ((&NodeName, Block), (&NodeName, Block))| {
+        let message =
+            format!("nodes `{first}` and `{second}` hold overlapping blocks: {first_block} and {second_block}");
+        let finding = Finding::new(Severity::Error, Rule("block-held-twice"), message).about(ObjectRef::node(second));
+        finding.help("one of the two loses packets of its pods: drain it and give it another block")
+    };
+    pairs.into_iter().map(finding).collect()
+}
+
+pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let off: Vec<Family> =
+        Family::BOTH.into_iter().filter(|family| observed.cilium.has_switched_off(*family)).collect();
+    let finding = |pool: &Pool| {
+        let family = pool.families().find(|family| off.contains(family))?;
+        let message = format!("pool `{}` gives {family} blocks, but this Cilium has {family} switched off", pool.name);
+        let finding = warning("family-switched-off", message).about(ObjectRef::pool(&pool.name));
+        Some(finding.at(&pool.origin, format!("{family} is off")).help(format!(
+            "no {family} block is handed out until `enable-{}` is true",
+            family.to_string().to_lowercase()
+        )))
+    };
+    desired.pools.values().filter_map(finding).collect()
+}
+
+pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let consequence = |kind: ObservedKind| match kind {
+        ObservedKind::ServiceCidr => "Service addresses are not kept free: list them under `excluded` in the Policy",
+        ObservedKind::LoadBalancerPool => {
+            "LoadBalancer addresses are not kept free: list them under `excluded` in the Policy"
+        }
+        ObservedKind::ControllerManagerPod => "whether kube-controller-manager hands out blocks too is not known",
+        ObservedKind::CiliumDaemonSet | ObservedKind::CiliumNodeDefinition | ObservedKind::CiliumConfig => {
+            "Cilium's version or settings are not known"
+        }
+        ObservedKind::CiliumNode | ObservedKind::Node => "blocks that are held there are not known",
+    };
+    let finding = |spot: &crate::observed::BlindSpot| {
+        let message = format!("{} could not be read ({}): {}", spot.kind.resource(), spot.why, consequence(spot.kind));
+        warning("blind-spot", message).help("allow `get` and `list` on it")
+    };
+    observed.blind_spots.iter().map(finding).collect()
+}

@@ -1,0 +1,132 @@
+//! Rules on the files alone.
+
+use crate::desired::{Desired, Pin, Pool, PoolRange};
+use crate::model::{Finding, ObjectRef, Rule, Severity};
+use crate::net::{Block, Range, merge, overlapping_pairs};
+
+/// Private address space: RFC 1918, RFC 6598, RFC 4193.
+const PRIVATE: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"];
+
+/// Address space that no pod can have: this-network, loopback, link-local, multicast, reserved (IANA special-purpose
+/// registries for IPv4 and IPv6).
+const UNUSABLE: [&str; 8] =
+    ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/127", "fe80::/10", "ff00::/8"];
+
+fn known(blocks: &[&str]) -> Vec<Range> {
+    blocks.iter().filter_map(|text| text.parse::<Block>().ok()).map(Block::range).collect()
+}
+
+fn ranges(desired: &Desired) -> Vec<(&Pool, &PoolRange)> {
+    desired.pools.values().flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range))).collect()
+}
+
+pub(super) fn overlapping_pools(desired: &Desired) -> Vec<Finding> {
+    let ranges = ranges(desired);
+    let pairs = overlapping_pairs(ranges.iter().enumerate().map(|(index, (_, range))| (range.block.range(), index)));
+    let finding = |(one, other): (usize, usize)| {
+        // The later place in the files is the one that is marked as the fault.
+        let mut pair = [ranges[one], ranges[other]];
+        pair.sort_by(|(_, a), (_, b)| a.origin.cmp(&b.origin));
+        let [(first_pool, first), (pool, range)] = pair;
+        let message =
+            format!("pool `{}` overlaps pool `{}`: {} and {}", pool.name, first_pool.name, range.block, first.block);
+        let finding = Finding::new(Severity::Error, Rule("pool-overlap"), message).about(ObjectRef::pool(&pool.name));
+        let finding = finding.at(&range.origin, format!("overlaps {}", first.block)).and(&first.origin, "this one");
+        finding.help("give each pool addresses of its own; a part that must stay unused goes under `reserved`")
+    };
+    pairs.into_iter().map(finding).collect()
+}
+
+fn pinned(desired: &Desired) -> Vec<(&Pin, Block)> {
+    desired.pins.values().flat_map(|pin| pin.blocks.iter().map(move |block| (pin, *block))).collect()
+}
+
+pub(super) fn block_pinned_twice(desired: &Desired) -> Vec<Finding> {
+    let pinned = pinned(desired);
+    let pairs = overlapping_pairs(pinned.iter().enumerate().map(|(index, (_, block))| (block.range(), index)));
+    let finding = |(one, other): (usize, usize)| {
+        let mut pair = [pinned[one], pinned[other]];
+        pair.sort_by(|(a, _), (b, _)| a.origin.cmp(&b.origin));
+        let [(first, first_block), (pin, block)] = pair;
+        let message = format!("block {block} is pinned twice: to `{}` and to `{}`", first.node, pin.node);
+        let finding =
+            Finding::new(Severity::Error, Rule("block-pinned-twice"), message).about(ObjectRef::node(&pin.node));
+        let finding =
+            finding.at(&pin.origin, format!("pins {block}")).and(&first.origin, format!("pins {first_block}"));
+        finding.help("a block belongs to one node: change one of the two")
+    };
+    pairs.into_iter().map(finding).collect()
+}
+
+pub(super) fn excluded_pins(desired: &Desired) -> Vec<Finding> {
+    let overlap = |block: &Block| desired.policy.excluded.iter().find(|range| range.overlaps(&block.range()));
+    let finding = |(pin, block): (&Pin, Block)| {
+        let excluded = overlap(&block)?;
+        let message = format!("node `{}` is pinned to {block}, which the Policy excludes ({excluded})", pin.node);
+        let finding = Finding::new(Severity::Error, Rule("pin-excluded"), message).about(ObjectRef::node(&pin.node));
+        Some(
+            finding
+                .at(&pin.origin, "pins an excluded block")
+                .help("pin another block, or take the range out of `excluded`"),
+        )
+    };
+    pinned(desired).into_iter().filter_map(finding).collect()
+}
+
+pub(super) fn unusable_address_space(desired: &Desired) -> Vec<Finding> {
+    let unusable = known(&UNUSABLE);
+    let finding = |(pool, range): (&Pool, &PoolRange)| {
+        let hit = unusable.iter().find(|unusable| unusable.overlaps(&range.block.range()))?;
+        let message = format!("pool `{}` has {}, part of {hit}, which no pod can have", pool.name, range.block);
+        let finding =
+            Finding::new(Severity::Error, Rule("unusable-address-space"), message).about(ObjectRef::pool(&pool.name));
+        Some(
+            finding
+                .at(&range.origin, "loopback, link-local, multicast or reserved")
+                .help("use private address space, such as a part of 10.0.0.0/8 or fd00::/8"),
+        )
+    };
+    ranges(desired).into_iter().filter_map(finding).collect()
+}
+
+pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
+    let ours = merge(known(&PRIVATE).into_iter().chain(desired.policy.own_address_space.iter().copied()));
+    let finding = |(pool, range): (&Pool, &PoolRange)| {
+        if ours.iter().any(|ours| ours.contains(&range.block.range())) {
+            return None;
+        }
+        let message = format!(
+            "pool `{}` has {}, which is not private: it belongs to somebody on the Internet",
+            pool.name, range.block
+        );
+        let finding =
+            Finding::new(Severity::Warning, Rule("foreign-address-space"), message).about(ObjectRef::pool(&pool.name));
+        Some(
+            finding
+                .at(&range.origin, "public address space")
+                .help("if it is yours, list it under `ownAddressSpace` in the Policy"),
+        )
+    };
+    ranges(desired).into_iter().filter_map(finding).collect()
+}
+
+pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {
+    let mut pools: Vec<&Pool> = desired.pools.values().collect();
+    pools.sort_by(|a, b| (&a.selector, a.priority, &a.name).cmp(&(&b.selector, b.priority, &b.name)));
+    let tied =
+        pools.windows(2).filter(|pair| (&pair[0].selector, pair[0].priority) == (&pair[1].selector, pair[1].priority));
+    let finding = |pair: &[&Pool]| {
+        let [first, second] = [pair[0], pair[1]];
+        let message = format!(
+            "pools `{}` and `{}` have the same selector ({}) and priority: only their names decide that `{}` comes first",
+            first.name, second.name, first.selector, first.name
+        );
+        let finding =
+            Finding::new(Severity::Warning, Rule("selector-tie"), message).about(ObjectRef::pool(&second.name));
+        finding
+            .at(&second.origin, "tied")
+            .and(&first.origin, "first by name")
+            .help("give one of them a higher `priority`, or make it one pool with both `cidrs`")
+    };
+    tied.map(finding).collect()
+}

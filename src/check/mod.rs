@@ -1,0 +1,40 @@
+//! What is wrong or doubtful, one function for each rule; each gives findings and none stops another.
+//!
+//! Decides nothing and changes nothing: an error in the files means that nothing may be planned from them.
+
+mod cluster;
+mod files;
+
+use crate::desired::Desired;
+use crate::model::Finding;
+use crate::observed::Observed;
+
+/// What the files alone tell.
+pub fn files(desired: &Desired) -> Vec<Finding> {
+    let rules: [fn(&Desired) -> Vec<Finding>; 6] = [
+        files::overlapping_pools,
+        files::block_pinned_twice,
+        files::excluded_pins,
+        files::unusable_address_space,
+        files::foreign_address_space,
+        files::equal_selectors,
+    ];
+    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired)).collect();
+    findings.sort();
+    findings
+}
+
+/// What the files tell when they are held against the cluster.
+pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 5] = [
+        cluster::pools_without_nodes,
+        cluster::pools_over_other_addresses,
+        cluster::blocks_held_twice,
+        cluster::families_switched_off,
+        cluster::blind_spots,
+    ];
+    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired, observed)).collect();
+    findings.extend(observed.findings.iter().cloned());
+    findings.sort();
+    findings
+}

@@ -1,0 +1,22 @@
+//! `completions`: a script that completes our flags in a shell.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::failure::Failure;
+use super::{Reached, output};
+
+/// Print a completion script for a shell.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "cilium-ipam", &mut script);
+    output::data(&String::from_utf8_lossy(&script))?;
+    Ok(Reached::Done)
+}

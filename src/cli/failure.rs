@@ -1,0 +1,94 @@
+//! What can go wrong with a command, its exit code, and the hint that is printed with it. Nothing else knows exit codes.
+
+use std::process::ExitCode;
+
+use super::Reached;
+use super::output::{talk, warn};
+use crate::cluster::ClusterError;
+use crate::render::Paint;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Anything that has no code of its own.
+    Failed(String),
+    /// The reader of our output went away; nothing to say to anybody.
+    BrokenPipe,
+    /// The files are invalid; the diagnostics.
+    Invalid(String),
+    /// A saved plan no longer fits; the differences.
+    Stale(Vec<String>),
+    /// Another process holds the lock, or was faster with every change.
+    Beaten(String),
+    /// Some changes were applied and others not.
+    Partly(String),
+    /// The cluster could not be reached or read.
+    Cluster(ClusterError),
+}
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Failure {
+        match error {
+            ClusterError::Locked { .. } => Failure::Beaten(error.to_string()),
+            other => Failure::Cluster(other),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::BrokenPipe
+        } else {
+            Failure::Failed(error.to_string())
+        }
+    }
+}
+
+/// The exit code, after saying on stderr what went wrong.
+pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
+    let (code, message, hint) = match outcome {
+        Ok(Reached::Done) | Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
+        Ok(Reached::ChangesPending) => return ExitCode::from(2),
+        Err(Failure::Invalid(diagnostics)) => {
+            talk(&diagnostics);
+            (3, "the files are invalid; nothing was read from or written to a cluster".to_owned(), "")
+        }
+        Err(Failure::Failed(message)) => (1, message, ""),
+        Err(Failure::Stale(differences)) => {
+            let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
+            (
+                4,
+                format!("the saved plan is stale; nothing was written:{lines}"),
+                "run `cilium-ipam plan` again and review it",
+            )
+        }
+        Err(Failure::Beaten(message)) => (6, message, "run it again when the other one is done"),
+        Err(Failure::Partly(message)) => {
+            (7, message, "run it again: what was applied stays, and the rest is planned anew")
+        }
+        Err(Failure::Cluster(error)) => (8, error.to_string(), hint_for(&error)),
+    };
+    warn(&format!("{}: {message}", Paint::Red.on("error")));
+    if !hint.is_empty() {
+        warn(&format!("{}: {hint}", Paint::Bold.on("hint")));
+    }
+    ExitCode::from(code)
+}
+
+fn hint_for(error: &ClusterError) -> &'static str {
+    match error {
+        ClusterError::Unreachable(_) | ClusterError::Credentials(_) => {
+            "check the cluster with `kubectl get nodes`, or use --cluster FILE, --kubeconfig or --context"
+        }
+        ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
+        ClusterError::Expired { .. } => "the cluster is busy; try again",
+        ClusterError::File { .. } => {
+            "make one with `cilium-ipam snapshot`, or with `kubectl get nodes,ciliumnodes -o json`"
+        }
+        ClusterError::Refused { .. }
+        | ClusterError::Malformed { .. }
+        | ClusterError::Object(_)
+        | ClusterError::Locked { .. } => "",
+    }
+}

@@ -1,0 +1,123 @@
+//! The command line: one file for each verb. Data goes to stdout, talk to stderr; only `failure` knows exit codes.
+
+mod apply;
+mod completions;
+mod failure;
+mod output;
+mod plan;
+mod progress;
+mod schema;
+mod show;
+mod snapshot;
+mod target;
+mod validate;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::cluster::Opening;
+use crate::run::{Loaded, load};
+use failure::Failure;
+use target::Target;
+
+/// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
+///
+/// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode), 3 the files are invalid, 4 the saved plan is
+/// stale, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in part, 8 the cluster could not be read.
+#[derive(Debug, Parser)]
+#[command(name = "cilium-ipam", version, max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Flags of every verb.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// A cluster kept in a file: a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,… -o json` prints it.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    cluster: Option<PathBuf>,
+    /// The kubeconfig file to use.
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The kubeconfig context to use.
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+    /// Never ask; what would need an answer fails.
+    #[arg(long, global = true)]
+    no_input: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check the files without a cluster.
+    Validate(validate::Arguments),
+    /// Show what would change, and why.
+    Plan(plan::Arguments),
+    /// Carry out a plan.
+    Apply(apply::Arguments),
+    /// Show pools or nodes as they are.
+    Show(show::Arguments),
+    /// Write the cluster, as far as it matters here, into a file that --cluster reads.
+    Snapshot(snapshot::Arguments),
+    /// Print the JSON Schema of the files, for editors.
+    Schema(schema::Arguments),
+    /// Print a completion script for a shell.
+    Completions(completions::Arguments),
+}
+
+/// Formats of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Human,
+    Json,
+}
+
+/// What was reached, when nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    Done,
+    ChangesPending,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(&arguments)),
+        Err(error) => Err(Failure::Failed(format!("the program cannot start: {error}"))),
+    };
+    failure::exit_code(outcome)
+}
+
+async fn run(arguments: &Arguments) -> Result<Reached, Failure> {
+    let Arguments { verb, common } = arguments;
+    match verb {
+        Verb::Validate(arguments) => validate::run(arguments),
+        Verb::Plan(arguments) => plan::run(arguments, common).await,
+        Verb::Apply(arguments) => apply::run(arguments, common).await,
+        Verb::Show(arguments) => show::run(arguments, common).await,
+        Verb::Snapshot(arguments) => snapshot::run(arguments, common).await,
+        Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Completions(arguments) => completions::run(arguments),
+    }
+}
+
+impl Common {
+    async fn target(&self, opening: Opening) -> Result<Target, Failure> {
+        Target::open(self, opening).await
+    }
+}
+
+/// Reads the directory; faults become a failure that shows them all.
+fn load_valid(directory: &std::path::Path) -> Result<Loaded, Failure> {
+    let loaded = load(directory);
+    if loaded.has_errors() {
+        return Err(Failure::Invalid(output::diagnostics(&loaded)));
+    }
+    Ok(loaded)
+}

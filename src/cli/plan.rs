@@ -1,0 +1,64 @@
+//! `plan`: what would change, and why.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::failure::Failure;
+use super::{Common, Reached, load_valid, output};
+use crate::cluster::{Opening, replace_file};
+use crate::plan::PlanDocument;
+use crate::render::{Detail, diagnostics, human, markdown};
+use crate::run::observe_and_plan;
+
+/// Show what would change, and why.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The directory of pools, pins and policy.
+    #[arg(value_name = "DIR", default_value = "pools")]
+    directory: PathBuf,
+    /// Save the plan, for `apply FILE`.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Form of the plan.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: PlanFormat,
+    /// Exit with 2 when there are changes.
+    #[arg(long)]
+    detailed_exitcode: bool,
+    /// Show every change, however many there are.
+    #[arg(long)]
+    full: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlanFormat {
+    Human,
+    Json,
+    Markdown,
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+    let loaded = load_valid(&arguments.directory)?;
+    let cluster = common.target(Opening::Read).await?;
+    let (_, plan) = observe_and_plan(&cluster, &loaded).await?;
+    let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
+    if let Some(file) = &arguments.out {
+        let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
+        replace_file(file, &(text + "\n"))
+            .map_err(|error| Failure::Failed(format!("the plan cannot be saved to {}: {error}", file.display())))?;
+    }
+    match arguments.output {
+        PlanFormat::Json => output::json(&document)?,
+        PlanFormat::Markdown => output::data(&markdown(&document))?,
+        PlanFormat::Human => {
+            output::talk(&diagnostics(&plan.findings, &loaded.documents));
+            output::data(&human(&document, if arguments.full { Detail::Full } else { Detail::Short }))?;
+        }
+    }
+    if let Some(file) = &arguments.out {
+        output::warn(&format!("\nSaved. To do exactly this: cilium-ipam apply {}", file.display()));
+    }
+    let pending = arguments.detailed_exitcode && !plan.changes.is_empty();
+    Ok(if pending { Reached::ChangesPending } else { Reached::Done })
+}

@@ -1,0 +1,170 @@
+//! `show pools` and `show nodes`: tables as kubectl users expect them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::{Common, Format, Reached, load_valid, output};
+use crate::cluster::Opening;
+use crate::desired::{Desired, PoolState};
+use crate::model::NodeName;
+use crate::observed::Observed;
+use crate::plan::{Plan, PoolUse, pool_use};
+use crate::render::table;
+use crate::run::observe_and_plan;
+
+/// Show pools or nodes as they are.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Each pool with its blocks: total, held by nodes, kept free, left.
+    Pools(Flags),
+    /// Each node with its blocks, the field that shows them, and what is planned.
+    Nodes(Flags),
+}
+
+#[derive(Debug, clap::Args)]
+struct Flags {
+    /// The directory of pools, pins and policy.
+    #[arg(value_name = "DIR", default_value = "pools")]
+    directory: PathBuf,
+    /// Form of the table.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Format,
+}
+
+#[derive(Serialize)]
+struct PoolRow {
+    name: String,
+    family: String,
+    cidrs: Vec<String>,
+    block_size: u8,
+    priority: i32,
+    selector: String,
+    disabled: bool,
+    total: u128,
+    used: u128,
+    reserved: u128,
+    free: u128,
+    nodes: usize,
+}
+
+#[derive(Serialize)]
+struct NodeRow {
+    name: String,
+    pod_cidrs: Vec<String>,
+    field: String,
+    pool: String,
+    state: String,
+}
+
+#[derive(Serialize)]
+struct Items<T> {
+    format_version: &'static str,
+    items: Vec<T>,
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+    let (What::Pools(flags) | What::Nodes(flags)) = &arguments.what;
+    let loaded = load_valid(&flags.directory)?;
+    let cluster = common.target(Opening::Read).await?;
+    let (observed, plan) = observe_and_plan(&cluster, &loaded).await?;
+    match &arguments.what {
+        What::Pools(_) => {
+            pools(flags.output, pool_use(&loaded.desired, &observed).iter().map(PoolRow::from).collect())?
+        }
+        What::Nodes(_) => nodes(flags.output, node_rows(&loaded.desired, &observed, &plan))?,
+    }
+    Ok(Reached::Done)
+}
+
+impl From<&PoolUse<'_>> for PoolRow {
+    fn from(pool_use: &PoolUse<'_>) -> PoolRow {
+        let PoolUse { pool, family, total, used, reserved, free, nodes } = pool_use;
+        let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == *family);
+        PoolRow {
+            name: pool.name.to_string(),
+            family: family.to_string(),
+            cidrs: ranges.map(|block| block.to_string()).collect(),
+            block_size: pool.block_size.get(*family).map_or(0, |size| size.prefix_len()),
+            priority: pool.priority,
+            selector: pool.selector.to_string(),
+            disabled: pool.state == PoolState::Disabled,
+            total: *total,
+            used: *used,
+            reserved: *reserved,
+            free: *free,
+            nodes: *nodes,
+        }
+    }
+}
+
+fn pools(format: Format, rows: Vec<PoolRow>) -> Result<(), Failure> {
+    if format == Format::Json {
+        return output::json(&Items { format_version: "1.0", items: rows });
+    }
+    let heading = ["NAME", "CIDRS", "BLOCK", "PRIORITY", "SELECTOR", "NODES", "TOTAL", "USED", "RESERVED", "FREE"];
+    let cells = |row: &PoolRow| {
+        let name = if row.disabled { format!("{} (disabled)", row.name) } else { row.name.clone() };
+        let numbers = [row.total, row.used, row.reserved, row.free].map(|number| number.to_string());
+        let [total, used, reserved, free] = numbers;
+        let block = format!("/{}", row.block_size);
+        [
+            name,
+            row.cidrs.join(","),
+            block,
+            row.priority.to_string(),
+            row.selector.clone(),
+            row.nodes.to_string(),
+            total,
+            used,
+            reserved,
+            free,
+        ]
+    };
+    output::data(&table(heading, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow> {
+    let changes: BTreeMap<&NodeName, String> =
+        plan.changes.iter().map(|change| (&change.node, planned(&change.after))).collect();
+    let blocked: BTreeMap<&NodeName, String> =
+        plan.blocked.iter().map(|blocked| (&blocked.node, format!("blocked: {}", blocked.reason))).collect();
+    let row = |node: &crate::observed::Node| {
+        let held = observed.holds(node);
+        let pool = held.iter().find_map(|holding| desired.pools.values().find(|pool| pool.contains(holding.block)));
+        let state = changes.get(&node.name).or(blocked.get(&node.name));
+        NodeRow {
+            name: node.name.to_string(),
+            pod_cidrs: held.iter().map(|holding| holding.block.to_string()).collect(),
+            field: held.iter().next().map_or("-", |holding| holding.field.as_str()).to_owned(),
+            pool: pool.map_or_else(|| "-".to_owned(), |pool| pool.name.to_string()),
+            state: state.cloned().unwrap_or_else(|| "as planned".to_owned()),
+        }
+    };
+    observed.nodes.values().map(row).collect()
+}
+
+fn planned(after: &[crate::net::Block]) -> String {
+    let blocks: Vec<String> = after.iter().map(ToString::to_string).collect();
+    format!("will get {}", blocks.join(","))
+}
+
+fn nodes(format: Format, rows: Vec<NodeRow>) -> Result<(), Failure> {
+    if format == Format::Json {
+        return output::json(&Items { format_version: "1.0", items: rows });
+    }
+    let cells = |row: &NodeRow| {
+        let blocks = if row.pod_cidrs.is_empty() { "-".to_owned() } else { row.pod_cidrs.join(",") };
+        [row.name.clone(), blocks, row.pool.clone(), row.field.clone(), row.state.clone()]
+    };
+    output::data(&table(["NAME", "POD CIDRS", "POOL", "FIELD", "STATE"], &rows.iter().map(cells).collect::<Vec<_>>()))
+}

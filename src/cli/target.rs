@@ -1,0 +1,46 @@
+//! The cluster that the flags name.
+
+use super::Common;
+use super::failure::Failure;
+use crate::cluster::live::{Connection, LiveCluster};
+use crate::cluster::{Cluster, ClusterError, FileCluster, Opening, Seen, Sink, Write, WriteError, Written};
+use crate::observed::ObservedKind;
+
+/// A cluster of either sort.
+pub(super) enum Target {
+    File(FileCluster),
+    Live(LiveCluster),
+}
+
+impl Target {
+    pub(super) async fn open(common: &Common, opening: Opening) -> Result<Target, Failure> {
+        if let Some(path) = &common.cluster {
+            return Ok(Target::File(FileCluster::open(path, opening)?));
+        }
+        let connection = Connection { kubeconfig: common.kubeconfig.clone(), context: common.context.clone() };
+        Ok(Target::Live(LiveCluster::connect(&connection).await?))
+    }
+}
+
+impl Cluster for Target {
+    async fn list(&self, kind: ObservedKind, namespace: &str, sink: Sink<'_>) -> Result<Seen, ClusterError> {
+        match self {
+            Target::File(cluster) => cluster.list(kind, namespace, sink).await,
+            Target::Live(cluster) => cluster.list(kind, namespace, sink).await,
+        }
+    }
+
+    async fn write(&self, write: &Write) -> Result<Written, WriteError> {
+        match self {
+            Target::File(cluster) => cluster.write(write).await,
+            Target::Live(cluster) => cluster.write(write).await,
+        }
+    }
+
+    async fn finish(&self) -> Result<(), ClusterError> {
+        match self {
+            Target::File(cluster) => cluster.finish().await,
+            Target::Live(cluster) => cluster.finish().await,
+        }
+    }
+}

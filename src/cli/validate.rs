@@ -1,0 +1,45 @@
+//! `validate`: every fault of every file, without a cluster.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::{Format, Reached, output};
+use crate::plan::FindingDocument;
+use crate::render::{count, finding_documents};
+use crate::run::load;
+
+/// Check the files without a cluster.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The directory of pools, pins and policy.
+    #[arg(value_name = "DIR", default_value = "pools")]
+    directory: PathBuf,
+    /// Form of the findings.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Format,
+}
+
+#[derive(Serialize)]
+struct Report {
+    format_version: &'static str,
+    valid: bool,
+    findings: Vec<FindingDocument>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
+    let loaded = load(&arguments.directory);
+    if arguments.output == Format::Json {
+        let findings = finding_documents(&loaded.findings, &loaded.documents);
+        output::json(&Report { format_version: "1.0", valid: !loaded.has_errors(), findings })?;
+        return if loaded.has_errors() { Err(Failure::Invalid(String::new())) } else { Ok(Reached::Done) };
+    }
+    if loaded.has_errors() {
+        return Err(Failure::Invalid(output::diagnostics(&loaded)));
+    }
+    output::talk(&output::diagnostics(&loaded));
+    let (pools, pins) = (count(loaded.desired.pools.len(), "pool"), count(loaded.desired.pins.len(), "pin"));
+    output::data(&format!("valid: {pools}, {pins}, {}\n", count(loaded.findings.len(), "warning")))?;
+    Ok(Reached::Done)
+}

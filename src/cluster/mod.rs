@@ -1,0 +1,109 @@
+//! A cluster: lists objects as raw JSON, and takes guarded writes.
+//!
+//! Decides nothing. Two clusters are here, a live one and one that is kept in a file and follows the API server's rules.
+
+mod file;
+mod merge_patch;
+mod observe;
+mod snapshot;
+mod write;
+
+pub mod live;
+
+use std::future::Future;
+
+use crate::observed::{ObservedKind, ReadError};
+
+pub use file::{FileCluster, Opening, replace as replace_file};
+pub use observe::observe;
+pub use snapshot::snapshot;
+pub use write::{Write, WriteError, Written};
+
+/// How far a kind could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// All objects of the kind.
+    All,
+    /// The server does not know the kind, so there are none.
+    NotServed,
+    /// The server does not show it to us.
+    Hidden(String),
+}
+
+/// Why the cluster could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// No answer.
+    #[error("the cluster does not answer: {0}")]
+    Unreachable(String),
+    /// An answer that is an error.
+    #[error("the cluster refused to list {resource}: {message}")]
+    Refused {
+        /// Plural name with group.
+        resource: &'static str,
+        /// The server's words.
+        message: String,
+    },
+    /// A list took so long that the server forgot it.
+    #[error("the list of {resource} expired while it was read")]
+    Expired {
+        /// Plural name with group.
+        resource: &'static str,
+    },
+    /// An answer that makes no sense.
+    #[error("the cluster sent something else than a list of {resource}: {message}")]
+    Malformed {
+        /// Plural name with group.
+        resource: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// An object that makes no sense.
+    #[error(transparent)]
+    Object(#[from] ReadError),
+    /// Without this kind nothing may be planned.
+    #[error("{resource} cannot be read, and without it nobody knows which blocks are taken: {message}")]
+    Indispensable {
+        /// Plural name with group.
+        resource: &'static str,
+        /// The server's words.
+        message: String,
+    },
+    /// The file that keeps the cluster.
+    #[error("cluster file {path}: {message}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Another process applies to the same file.
+    #[error("cluster file {path} is in use by another apply")]
+    Locked {
+        /// The file.
+        path: String,
+    },
+    /// The credentials cannot be used.
+    #[error("the cluster's credentials cannot be used: {0}")]
+    Credentials(String),
+}
+
+/// Takes each object as JSON text.
+pub type Sink<'s> = &'s mut (dyn FnMut(&str) -> Result<(), ReadError> + Send);
+
+/// Where objects are read and written.
+pub trait Cluster: Sync {
+    /// Gives every object of a kind to `sink`, from one consistent list. `namespace` is where Cilium's settings lie.
+    fn list(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        sink: Sink<'_>,
+    ) -> impl Future<Output = Result<Seen, ClusterError>> + Send;
+
+    /// Sends one guarded write.
+    fn write(&self, write: &Write) -> impl Future<Output = Result<Written, WriteError>> + Send;
+
+    /// Makes all writes durable; without effect where each write is durable by itself.
+    fn finish(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;
+}

@@ -1,0 +1,164 @@
+//! An `IPPool` document becomes a [`Pool`].
+
+use super::lower::{Context, keys};
+use super::schema::{BlockSizes, IpPoolDocument, LabelSelector, SelectorOperator};
+use super::tree::Step;
+use super::{Pool, PoolRange, PoolState};
+use crate::model::{Finding, Operator, PerFamily, PoolName, Requirement, Rule, Selector, Severity};
+use crate::net::{Block, BlockSize, Family};
+
+pub(super) fn lower(context: &mut Context<'_>, written: &IpPoolDocument) -> Option<Pool> {
+    let spec = &written.spec;
+    let origin = context.document.origin(&keys(["metadata", "name"]));
+    let name = match written.metadata.name.parse::<PoolName>() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            context.fault("bad-name", error.to_string(), &origin, "not a name", "write a name such as `rack-a`");
+            None
+        }
+    };
+    let ranges = pool_ranges(context, &spec.cidrs);
+    let block_size = block_sizes(context, &spec.block_size, &ranges);
+    check_sizes(context, &ranges, &block_size);
+    let selector = spec.node_selector.as_ref().map(|selector| lower_selector(context, selector)).unwrap_or_default();
+    let reserved = reserved_ranges(context, &spec.reserved, &ranges);
+    let state = if spec.disabled { PoolState::Disabled } else { PoolState::Active };
+    name.map(|name| Pool { name, origin, ranges, block_size, selector, priority: spec.priority, reserved, state })
+}
+
+fn pool_ranges(context: &mut Context<'_>, cidrs: &[String]) -> Vec<PoolRange> {
+    let mut ranges = Vec::new();
+    for (index, text) in cidrs.iter().enumerate() {
+        let origin = context.document.origin(&[keys(["spec", "cidrs"]), vec![Step::Index(index)]].concat());
+        match text.trim().parse::<Block>() {
+            Ok(block) => ranges.push(PoolRange { block, origin }),
+            Err(error) => context.block_fault(&error, &origin),
+        }
+    }
+    ranges
+}
+
+fn block_sizes(context: &mut Context<'_>, written: &BlockSizes, ranges: &[PoolRange]) -> PerFamily<BlockSize> {
+    let mut sizes = PerFamily::NONE;
+    for family in Family::BOTH {
+        let length = match family {
+            Family::Ipv4 => written.ipv4,
+            Family::Ipv6 => written.ipv6,
+        };
+        let used = ranges.iter().find(|range| range.block.family() == family);
+        let origin = context.document.origin(&keys(["spec", "blockSize"]));
+        match (length, used) {
+            (None, Some(range)) => {
+                let key = family.to_string().to_lowercase();
+                let message = format!("`spec.cidrs` has {family}, but `spec.blockSize` gives no {family} block size");
+                let finding = Finding::new(Severity::Error, Rule("missing-block-size"), message)
+                    .at(&origin, "no size for this family");
+                context
+                    .findings
+                    .push(finding.and(&range.origin, "of this family").help(format!("add `{key}:` to `blockSize`")));
+            }
+            (Some(length), _) => match BlockSize::new(family, length) {
+                Ok(size) if used.is_some() => *sizes.get_mut(family) = Some(size),
+                Ok(_) if ranges.is_empty() => {}
+                Ok(_) => context.fault(
+                    "unused-block-size",
+                    format!("a block size for {family}, but no {family} CIDR"),
+                    &origin,
+                    "of no use",
+                    "remove it, or add a CIDR of that family",
+                ),
+                Err(error) => context.fault(
+                    "bad-block-size",
+                    error.to_string(),
+                    &origin,
+                    "no such prefix length",
+                    "write a prefix length such as 24",
+                ),
+            },
+            (None, None) => {}
+        }
+    }
+    sizes
+}
+
+fn check_sizes(context: &mut Context<'_>, ranges: &[PoolRange], sizes: &PerFamily<BlockSize>) {
+    for range in ranges {
+        let Some(size) = sizes.get(range.block.family()) else { continue };
+        if size.prefix_len() < range.block.prefix_len() {
+            let message = format!("a {size} block is larger than {}", range.block);
+            let help = format!("use a block size of /{} or longer, or a wider CIDR", range.block.prefix_len());
+            context.fault("block-larger-than-range", message, &range.origin, "no block fits", help);
+        }
+    }
+}
+
+fn lower_selector(context: &mut Context<'_>, written: &LabelSelector) -> Selector {
+    let mut requirements = Vec::new();
+    let at = keys(["spec", "nodeSelector"]);
+    for (key, value) in &written.match_labels {
+        let path = [at.clone(), keys(["matchLabels", key])].concat();
+        let operator = Operator::In([value.clone()].into());
+        requirements.extend(requirement(context, key, operator, &path));
+    }
+    for (index, expression) in written.match_expressions.iter().enumerate() {
+        let path = [at.clone(), keys(["matchExpressions"]), vec![Step::Index(index)]].concat();
+        let values = expression.values.iter().cloned().collect();
+        let operator = match expression.operator {
+            SelectorOperator::In => Operator::In(values),
+            SelectorOperator::NotIn => Operator::NotIn(values),
+            SelectorOperator::Exists => Operator::Exists,
+            SelectorOperator::DoesNotExist => Operator::DoesNotExist,
+        };
+        if matches!(operator, Operator::Exists | Operator::DoesNotExist) && !expression.values.is_empty() {
+            let origin = context.document.origin(&[path, keys(["values"])].concat());
+            context.fault(
+                "bad-selector",
+                format!("`{}` takes no values", operator_name(expression.operator)),
+                &origin,
+                "values",
+                "remove `values`",
+            );
+            continue;
+        }
+        requirements.extend(requirement(context, &expression.key, operator, &path));
+    }
+    Selector::all_of(requirements)
+}
+
+fn operator_name(operator: SelectorOperator) -> &'static str {
+    match operator {
+        SelectorOperator::In => "In",
+        SelectorOperator::NotIn => "NotIn",
+        SelectorOperator::Exists => "Exists",
+        SelectorOperator::DoesNotExist => "DoesNotExist",
+    }
+}
+
+fn requirement(context: &mut Context<'_>, key: &str, operator: Operator, path: &[Step]) -> Option<Requirement> {
+    match Requirement::new(key, operator) {
+        Ok(requirement) => Some(requirement),
+        Err(error) => {
+            let origin = context.document.origin(path);
+            context.fault(
+                "bad-selector",
+                error.to_string(),
+                &origin,
+                "cannot match a label",
+                "write it as in a Kubernetes label selector",
+            );
+            None
+        }
+    }
+}
+
+fn reserved_ranges(context: &mut Context<'_>, reserved: &[String], ranges: &[PoolRange]) -> Vec<crate::net::Range> {
+    let written = context.ranges(reserved, &keys(["spec", "reserved"]));
+    for (range, origin) in &written {
+        if !ranges.is_empty() && !ranges.iter().any(|pool| pool.block.range().overlaps(range)) {
+            let message = format!("`{range}` is reserved, but lies in no CIDR of the pool");
+            let finding = Finding::new(Severity::Warning, Rule("reserved-outside-pool"), message);
+            context.findings.push(finding.at(origin, "outside the pool").help("remove it, or mend the address"));
+        }
+    }
+    written.into_iter().map(|(range, _)| range).collect()
+}

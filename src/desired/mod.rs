@@ -1,0 +1,123 @@
+//! What the person asks for: documents in, [`Desired`] and findings out.
+//!
+//! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault: every document of
+//! every file is read, and each fault keeps its place in the file.
+
+mod lower;
+mod lower_pin;
+mod lower_policy;
+mod lower_pool;
+mod schema;
+mod structure;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::{NodeName, Origin, PerFamily, PoolName, Selector, WritePathChoice};
+use crate::net::{Block, BlockSize, Family, Range};
+
+pub use lower::lower;
+pub use schema::{API_VERSION, DocumentKind, json_schema};
+
+/// One file of the directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceFile {
+    /// Path as the person would write it, with `/`.
+    pub path: Arc<str>,
+    /// Content.
+    pub text: Arc<str>,
+}
+
+/// All files of the directory, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    /// The files.
+    pub files: Vec<SourceFile>,
+}
+
+/// Everything the files ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// The pools by name.
+    pub pools: BTreeMap<PoolName, Pool>,
+    /// The pins by node.
+    pub pins: BTreeMap<NodeName, Pin>,
+    /// The policy, or its defaults.
+    pub policy: Policy,
+}
+
+/// Whether a pool gives blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolState {
+    /// It gives blocks.
+    Active,
+    /// It keeps what it gave and gives nothing new.
+    Disabled,
+}
+
+/// A CIDR of a pool, with its place.
+#[derive(Clone, Debug)]
+pub struct PoolRange {
+    /// The CIDR.
+    pub block: Block,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+/// A named supply of blocks for the nodes that its selector matches.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Name.
+    pub name: PoolName,
+    /// Where it is declared.
+    pub origin: Origin,
+    /// Its CIDRs, used in this order.
+    pub ranges: Vec<PoolRange>,
+    /// Size of the blocks; present for exactly the families that `ranges` has.
+    pub block_size: PerFamily<BlockSize>,
+    /// The nodes it is for.
+    pub selector: Selector,
+    /// Higher wins.
+    pub priority: i32,
+    /// Never handed out by itself; a pin may lie here.
+    pub reserved: Vec<Range>,
+    /// Whether it gives blocks.
+    pub state: PoolState,
+}
+
+impl Pool {
+    /// Whether the block lies in one of the pool's ranges.
+    pub fn contains(&self, block: Block) -> bool {
+        self.ranges.iter().any(|range| range.block.contains(block))
+    }
+
+    /// The families that the pool gives.
+    pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
+        self.block_size.families()
+    }
+}
+
+/// This node, these blocks.
+#[derive(Clone, Debug)]
+pub struct Pin {
+    /// The node.
+    pub node: NodeName,
+    /// The pool that the blocks belong to.
+    pub pool: PoolName,
+    /// The blocks.
+    pub blocks: PerFamily<Block>,
+    /// Where it is declared.
+    pub origin: Origin,
+}
+
+/// What holds for the whole directory.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Who chooses the write path.
+    pub write_path: WritePathChoice,
+    /// Never handed out, not even by a pin.
+    pub excluded: Vec<Range>,
+    /// Address space that is not private, but ours.
+    pub own_address_space: Vec<Range>,
+}

@@ -1,0 +1,253 @@
+//! The documents as people write them; their JSON Schema is made from these types.
+//!
+//! Wire format only: what the values mean is decided when they are lowered.
+
+use std::collections::BTreeMap;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// `apiVersion` of all our kinds.
+pub const API_VERSION: &str = "cilium-ipam.io/v1alpha1";
+
+/// A kind of document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DocumentKind {
+    /// A pool.
+    IpPool,
+    /// A pin.
+    NodeAssignment,
+    /// The policy.
+    Policy,
+}
+
+impl DocumentKind {
+    /// All kinds.
+    pub const ALL: [DocumentKind; 3] = [DocumentKind::IpPool, DocumentKind::NodeAssignment, DocumentKind::Policy];
+
+    /// As written after `kind:`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DocumentKind::IpPool => "IPPool",
+            DocumentKind::NodeAssignment => "NodeAssignment",
+            DocumentKind::Policy => "Policy",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<DocumentKind> {
+        DocumentKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// JSON Schema (2020-12) of one kind, or of a document of any kind.
+pub fn json_schema(kind: Option<DocumentKind>) -> Value {
+    match kind {
+        Some(DocumentKind::IpPool) => schema_of::<IpPoolDocument>(DocumentKind::IpPool),
+        Some(DocumentKind::NodeAssignment) => schema_of::<NodeAssignmentDocument>(DocumentKind::NodeAssignment),
+        Some(DocumentKind::Policy) => schema_of::<PolicyDocument>(DocumentKind::Policy),
+        None => json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "cilium-ipam document",
+            "oneOf": DocumentKind::ALL.map(|kind| {
+                let mut schema = json_schema(Some(kind));
+                if let Some(object) = schema.as_object_mut() {
+                    object.remove("$schema");
+                }
+                schema
+            }),
+        }),
+    }
+}
+
+fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    schema["title"] = json!(kind.as_str());
+    schema["properties"]["kind"] = json!({"const": kind.as_str()});
+    schema["properties"]["apiVersion"] = json!({"const": API_VERSION});
+    schema
+}
+
+/// A supply of blocks for the nodes that a selector matches.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct IpPoolDocument {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    pub metadata: Metadata,
+    pub spec: IpPoolSpec,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct IpPoolSpec {
+    /// CIDRs of one or both families, used in this order; the next when one is full.
+    #[schemars(length(min = 1))]
+    pub cidrs: Vec<String>,
+    /// Prefix length of the block that each node gets: one number for IPv4, or one for each family.
+    pub block_size: BlockSizes,
+    /// The nodes that the pool is for; absent: every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<LabelSelector>,
+    /// The pool with the higher priority is tried first.
+    #[serde(default)]
+    pub priority: i32,
+    /// CIDRs, `first-last` ranges or addresses that are never handed out by themselves; a pin may use them.
+    #[serde(default)]
+    pub reserved: Vec<String>,
+    /// The pool keeps what it gave and gives nothing new.
+    #[serde(default)]
+    pub disabled: bool,
+}
+
+/// `24`, or `{ipv4: 24, ipv6: 64}`.
+#[derive(Debug)]
+pub(super) struct BlockSizes {
+    pub ipv4: Option<u64>,
+    pub ipv6: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenBlockSizes {
+    Ipv4(u64),
+    Each { ipv4: Option<u64>, ipv6: Option<u64> },
+}
+
+impl<'de> Deserialize<'de> for BlockSizes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<BlockSizes, D::Error> {
+        Ok(match WrittenBlockSizes::deserialize(deserializer)? {
+            WrittenBlockSizes::Ipv4(length) => BlockSizes { ipv4: Some(length), ipv6: None },
+            WrittenBlockSizes::Each { ipv4, ipv6 } => BlockSizes { ipv4, ipv6 },
+        })
+    }
+}
+
+impl JsonSchema for BlockSizes {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "BlockSizes".into()
+    }
+
+    /// One type list rather than `oneOf`, so that a fault inside the mapping is named at its own place.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let length = |most: u8| json!({"type": "integer", "minimum": 1, "maximum": most});
+        schemars::json_schema!({
+            "type": ["integer", "object"],
+            "minimum": 1,
+            "maximum": 32,
+            "properties": {"ipv4": length(32), "ipv6": length(128)},
+            "additionalProperties": false,
+            "minProperties": 1,
+        })
+    }
+}
+
+/// As `metav1.LabelSelector`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelSelector {
+    /// Label and value, all of them.
+    #[serde(default)]
+    pub match_labels: BTreeMap<String, String>,
+    /// Further requirements, all of them.
+    #[serde(default)]
+    pub match_expressions: Vec<LabelSelectorRequirement>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelSelectorRequirement {
+    /// Label key.
+    pub key: String,
+    /// How to compare.
+    pub operator: SelectorOperator,
+    /// Values, for `In` and `NotIn`.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+pub(super) enum SelectorOperator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+/// A pin: this node gets these blocks. The document's name is the node's name.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct NodeAssignmentDocument {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    pub metadata: Metadata,
+    pub spec: NodeAssignmentSpec,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct NodeAssignmentSpec {
+    /// The pool that the blocks belong to; looked up when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// One block for each family.
+    #[serde(rename = "podCIDRs")]
+    #[schemars(length(min = 1, max = 2))]
+    pub pod_cidrs: Vec<String>,
+}
+
+/// What holds for the whole directory; at most one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PolicyDocument {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(rename = "metadata")]
+    _metadata: Metadata,
+    pub spec: PolicySpec,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PolicySpec {
+    /// Where blocks are written; `auto` decides from the running Cilium.
+    #[serde(default)]
+    pub write_path: WrittenWritePath,
+    /// CIDRs, `first-last` ranges or addresses that no node may get, not even by a pin.
+    #[serde(default)]
+    pub excluded: Vec<String>,
+    /// Address space that is not private, but ours.
+    #[serde(default)]
+    pub own_address_space: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenWritePath {
+    #[default]
+    Auto,
+    NodeSpec,
+    NodeAnnotation,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Metadata {
+    /// Name, unique among its kind.
+    pub name: String,
+    /// Labels; kept for people and other tools, not read.
+    #[serde(default, rename = "labels")]
+    _labels: BTreeMap<String, String>,
+    /// Annotations; kept for people and other tools, not read.
+    #[serde(default, rename = "annotations")]
+    _annotations: BTreeMap<String, String>,
+}

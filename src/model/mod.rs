@@ -1,0 +1,15 @@
+//! The validated nouns that every room speaks in.
+//!
+//! Pure values without serde and without Kubernetes' wire formats: what is built here is valid, whoever built it.
+
+mod finding;
+mod ipam;
+mod name;
+mod per_family;
+mod selector;
+
+pub use finding::{Finding, Label, Origin, Rule, Severity};
+pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
+pub use name::{NameError, NodeName, ObjectRef, PoolName};
+pub use per_family::PerFamily;
+pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};

@@ -1,0 +1,110 @@
+//! Names of objects, as Kubernetes allows them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A text that is no Kubernetes object name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is no object name: lower-case letters, digits, `-` and `.`, at most 253, first and last a letter or digit"
+)]
+pub struct NameError {
+    text: String,
+}
+
+/// DNS-1123 subdomain, `k8s.io/apimachinery/pkg/util/validation` `IsDNS1123Subdomain`.
+fn check(text: &str) -> Result<(), NameError> {
+    let edge = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let part_is_fine = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(|&c| edge(c))
+            && bytes.last().is_some_and(|&c| edge(c))
+            && bytes.iter().all(|&c| edge(c) || c == b'-')
+    };
+    if text.len() <= 253 && text.split('.').all(part_is_fine) {
+        Ok(())
+    } else {
+        Err(NameError { text: text.to_owned() })
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<$name, NameError> {
+                check(text).map(|()| $name(text.into()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// Name of an `IPPool`.
+    PoolName
+}
+name! {
+    /// Name of a Node, and of its CiliumNode.
+    NodeName
+}
+
+/// A live object or a document, by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// Kind as Kubernetes writes it.
+    pub kind: &'static str,
+    /// Name without namespace.
+    pub name: String,
+}
+
+impl ObjectRef {
+    /// A Node.
+    pub fn node(name: &NodeName) -> ObjectRef {
+        ObjectRef { kind: "Node", name: name.to_string() }
+    }
+
+    /// An `IPPool`.
+    pub fn pool(name: &PoolName) -> ObjectRef {
+        ObjectRef { kind: "IPPool", name: name.to_string() }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for good in ["a", "worker-7", "ip-10-0-0-1.eu.compute.internal", "0"] {
+            assert!(good.parse::<NodeName>().is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a..b", "a_b", "a/b", "\u{1b}[31m", "ä", &"a".repeat(254)] {
+            assert!(bad.parse::<NodeName>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Label selectors, with the meaning of `metav1.LabelSelector` (`k8s.io/apimachinery/pkg/labels`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// How a requirement compares.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// The label is there with one of these values.
+    In(BTreeSet<String>),
+    /// The label is missing or has none of these values.
+    NotIn(BTreeSet<String>),
+    /// The label is there.
+    Exists,
+    /// The label is missing.
+    DoesNotExist,
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Requirement {
+    key: String,
+    operator: Operator,
+}
+
+/// Why a requirement cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequirementError {
+    /// Not a label key.
+    #[error("`{0}` is no label key: an optional DNS prefix and `/`, then at most 63 letters, digits, `-`, `_`, `.`")]
+    Key(String),
+    /// Not a label value.
+    #[error("`{0}` is no label value: at most 63 letters, digits, `-`, `_`, `.`")]
+    Value(String),
+    /// `In` or `NotIn` of nothing.
+    #[error("`{0}` is compared with no values")]
+    NoValues(String),
+}
+
+impl Requirement {
+    /// # Errors
+    /// A key or value that no label can have, or `In`/`NotIn` without values.
+    pub fn new(key: &str, operator: Operator) -> Result<Requirement, RequirementError> {
+        if !is_label_key(key) {
+            return Err(RequirementError::Key(key.to_owned()));
+        }
+        if let Operator::In(values) | Operator::NotIn(values) = &operator {
+            if values.is_empty() {
+                return Err(RequirementError::NoValues(key.to_owned()));
+            }
+            if let Some(bad) = values.iter().find(|value| !is_label_value(value)) {
+                return Err(RequirementError::Value(bad.clone()));
+            }
+        }
+        Ok(Requirement { key: key.to_owned(), operator })
+    }
+
+    fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        match &self.operator {
+            Operator::In(values) => value.is_some_and(|v| values.contains(v)),
+            Operator::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_qualified_part(text)
+}
+
+fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => prefix.parse::<super::NodeName>().is_ok() && is_qualified_part(name),
+        None => is_qualified_part(text),
+    }
+}
+
+fn is_qualified_part(text: &str) -> bool {
+    let edge = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
+}
+
+/// All requirements must hold; none means every object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selector(Vec<Requirement>);
+
+impl Selector {
+    /// A selector that wants all of these; equal requirements count once.
+    pub fn all_of(requirements: impl IntoIterator<Item = Requirement>) -> Selector {
+        let distinct: BTreeSet<Requirement> = requirements.into_iter().collect();
+        Selector(distinct.into_iter().collect())
+    }
+
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// The label keys that it looks at.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|requirement| requirement.key.as_str())
+    }
+
+    /// How many distinct requirements it has: more is more specific.
+    pub fn specificity(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("every node");
+        }
+        let listed = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        for (index, Requirement { key, operator }) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            match operator {
+                Operator::In(values) if values.len() == 1 => write!(f, "{comma}{key}={}", listed(values))?,
+                Operator::In(values) => write!(f, "{comma}{key} in ({})", listed(values))?,
+                Operator::NotIn(values) => write!(f, "{comma}{key} notin ({})", listed(values))?,
+                Operator::Exists => write!(f, "{comma}{key}")?,
+                Operator::DoesNotExist => write!(f, "{comma}!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    fn values(values: &[&str]) -> BTreeSet<String> {
+        values.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_missing_label_satisfies_not_in_as_in_kubernetes() {
+        let cases = [
+            (Operator::In(values(&["a", "b"])), [true, false, false]),
+            (Operator::NotIn(values(&["a"])), [false, true, true]),
+            (Operator::Exists, [true, true, false]),
+            (Operator::DoesNotExist, [false, false, true]),
+        ];
+        for (operator, expected) in cases {
+            let selector = Selector::all_of([Requirement::new("rack", operator.clone()).unwrap()]);
+            let seen = [labels(&[("rack", "a")]), labels(&[("rack", "c")]), labels(&[])].map(|l| selector.matches(&l));
+            assert_eq!(seen, expected, "{operator:?}");
+        }
+    }
+
+    #[test]
+    fn faulty_requirements() {
+        assert!(Requirement::new("topology.kubernetes.io/zone", Operator::Exists).is_ok());
+        assert!(matches!(Requirement::new("a/b/c", Operator::Exists), Err(RequirementError::Key(_))));
+        assert!(matches!(Requirement::new("a", Operator::In(values(&[]))), Err(RequirementError::NoValues(_))));
+        assert!(matches!(Requirement::new("a", Operator::In(values(&["-"]))), Err(RequirementError::Value(_))));
+    }
+}

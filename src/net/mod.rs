@@ -1,0 +1,12 @@
+//! Arithmetic on addresses: blocks, block sizes, ranges and the free slots inside a range.
+//!
+//! Knows nothing of Kubernetes, pools or nodes. Every overlap question in the product is answered here, on numbers and
+//! never on strings.
+
+mod block;
+mod range;
+mod slots;
+
+pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family};
+pub use range::{Range, RangeError, largest_gap, merge, overlapping_pairs};
+pub use slots::Slots;

@@ -1,0 +1,234 @@
+//! A range: first to last address of one family, and sweeps over many of them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use super::block::{Block, BlockError, BlockSize, Family, number};
+
+/// An inclusive range of addresses of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Range {
+    family: Family,
+    first: u128,
+    last: u128,
+}
+
+/// Why a text is no range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// Neither a CIDR, nor `first-last`, nor an address.
+    #[error("`{text}` is neither a CIDR, nor `first-last`, nor an address")]
+    NotARange {
+        /// The text as given.
+        text: String,
+    },
+    /// A CIDR, but a faulty one.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// One end is IPv4, the other IPv6.
+    #[error("`{text}` goes from one address family to the other")]
+    TwoFamilies {
+        /// The text as given.
+        text: String,
+    },
+    /// The end comes before the start.
+    #[error("`{text}` ends before it starts")]
+    Backwards {
+        /// The text as given.
+        text: String,
+    },
+}
+
+impl Range {
+    /// `first` must not be behind `last`; both must fit the family.
+    pub(super) fn from_numbers(family: Family, first: u128, last: u128) -> Range {
+        debug_assert!(first <= last, "a range is not backwards");
+        Range { family, first, last }
+    }
+
+    /// Address family.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    pub(super) fn numbers(&self) -> (u128, u128) {
+        (self.first, self.last)
+    }
+
+    /// First address.
+    pub fn first(&self) -> IpAddr {
+        self.family.address(self.first)
+    }
+
+    /// Last address.
+    pub fn last(&self) -> IpAddr {
+        self.family.address(self.last)
+    }
+
+    /// Number of addresses less one, so that the whole of IPv6 fits.
+    pub fn width(&self) -> u128 {
+        self.last - self.first
+    }
+
+    /// Whether the two share an address.
+    pub fn overlaps(&self, other: &Range) -> bool {
+        self.family == other.family && self.first <= other.last && other.first <= self.last
+    }
+
+    /// Whether every address of `other` is in this range.
+    pub fn contains(&self, other: &Range) -> bool {
+        self.family == other.family && self.first <= other.first && other.last <= self.last
+    }
+
+    /// The addresses that both have.
+    pub fn intersection(&self, other: &Range) -> Option<Range> {
+        self.overlaps(other)
+            .then(|| Range::from_numbers(self.family, self.first.max(other.first), self.last.min(other.last)))
+    }
+
+    /// The largest aligned block that fits into the range; `None` only for a range that is the whole address space.
+    pub fn largest_block(&self) -> Option<Block> {
+        (1..=self.family.bits()).find_map(|prefix_len| {
+            let size = BlockSize::new(self.family, u64::from(prefix_len)).ok()?;
+            let step = 1u128 << size.host_bits();
+            let start = self.first.checked_next_multiple_of(step)?;
+            let block = Block::at(start, size)?;
+            self.contains(&block.range()).then_some(block)
+        })
+    }
+}
+
+impl From<IpAddr> for Range {
+    fn from(address: IpAddr) -> Range {
+        let family = Family::of(address);
+        Range { family, first: number(address), last: number(address) }
+    }
+}
+
+impl FromStr for Range {
+    type Err = RangeError;
+
+    fn from_str(text: &str) -> Result<Range, RangeError> {
+        let not_a_range = || RangeError::NotARange { text: text.to_owned() };
+        let address = |part: &str| part.trim().parse::<IpAddr>().map_err(|_| not_a_range());
+        if text.contains('/') {
+            return Ok(text.parse::<Block>()?.range());
+        }
+        let Some((first, last)) = text.split_once('-') else {
+            return address(text).map(Range::from);
+        };
+        let (first, last) = (address(first)?, address(last)?);
+        if Family::of(first) != Family::of(last) {
+            return Err(RangeError::TwoFamilies { text: text.to_owned() });
+        }
+        if number(first) > number(last) {
+            return Err(RangeError::Backwards { text: text.to_owned() });
+        }
+        Ok(Range::from_numbers(Family::of(first), number(first), number(last)))
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.largest_block() {
+            Some(block) if block.range() == *self => block.fmt(f),
+            _ => write!(f, "{}-{}", self.first(), self.last()),
+        }
+    }
+}
+
+/// The ranges sorted, with those that overlap or touch made one.
+pub fn merge(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
+    let mut sorted: Vec<Range> = ranges.into_iter().collect();
+    sorted.sort_unstable();
+    let mut merged: Vec<Range> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match merged.last_mut() {
+            Some(before) if before.family == range.family && range.first <= before.last.saturating_add(1) => {
+                before.last = before.last.max(range.last);
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// The widest run of addresses of `within` that no range of `taken` touches. `taken` must come from [`merge`].
+pub fn largest_gap(within: &Range, taken: &[Range]) -> Option<Range> {
+    let mut next = Some(within.first);
+    let mut best: Option<Range> = None;
+    let mut offer = |first: u128, last: u128| {
+        if best.is_none_or(|b| last - first > b.last - b.first) {
+            best = Some(Range::from_numbers(within.family, first, last));
+        }
+    };
+    let start = taken.partition_point(|t| (t.family, t.last) < (within.family, within.first));
+    for cut in taken[start..].iter().map_while(|t| t.intersection(within)) {
+        match next {
+            Some(first) if first < cut.first => offer(first, cut.first - 1),
+            _ => {}
+        }
+        next = cut.last.checked_add(1);
+    }
+    match next {
+        Some(first) if first <= within.last => offer(first, within.last),
+        _ => {}
+    }
+    best
+}
+
+/// Every pair of items whose ranges overlap, by one sweep over the sorted ranges; for each item at most the pair with
+/// the widest-reaching item before it, which is enough to name every item that is in a conflict.
+pub fn overlapping_pairs<T: Copy + Ord>(items: impl IntoIterator<Item = (Range, T)>) -> Vec<(T, T)> {
+    let mut sorted: Vec<(Range, T)> = items.into_iter().collect();
+    sorted.sort_unstable();
+    let mut pairs = Vec::new();
+    let mut reach: Option<(Range, T)> = None;
+    for (range, item) in sorted {
+        match reach {
+            Some((before, other)) if before.overlaps(&range) => {
+                pairs.push((other, item));
+                if range.last > before.last {
+                    reach = Some((range, item));
+                }
+            }
+            _ => reach = Some((range, item)),
+        }
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> Range {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn texts() {
+        assert_eq!(range("10.0.0.0-10.0.0.255").to_string(), "10.0.0.0/24");
+        assert_eq!(range("10.0.0.1-10.0.0.9").to_string(), "10.0.0.1-10.0.0.9");
+        assert_eq!(range("10.0.0.1").to_string(), "10.0.0.1/32");
+        assert!(matches!("10.0.0.9-10.0.0.1".parse::<Range>(), Err(RangeError::Backwards { .. })));
+        assert!(matches!("10.0.0.9-fd00::1".parse::<Range>(), Err(RangeError::TwoFamilies { .. })));
+        assert!(matches!("10.0.0.9/24".parse::<Range>(), Err(RangeError::Block(BlockError::HostBits { .. }))));
+    }
+
+    #[test]
+    fn gaps() {
+        let taken = merge(["10.0.0.0/26", "10.0.0.64/26", "10.0.0.192-10.0.0.199", "fd00::/64"].map(range));
+        assert_eq!(taken.len(), 3);
+        assert_eq!(largest_gap(&range("10.0.0.0/24"), &taken), Some(range("10.0.0.128/26")));
+        assert_eq!(largest_gap(&range("10.0.0.0/25"), &taken), None);
+        assert_eq!(largest_gap(&range("192.168.0.0/24"), &taken), Some(range("192.168.0.0/24")));
+    }
+
+    #[test]
+    fn pairs_name_every_item_in_a_conflict() {
+        let items = [("10.0.0.0/16", 1), ("10.0.1.0/24", 2), ("10.0.2.0/24", 3), ("10.1.0.0/16", 4)];
+        assert_eq!(overlapping_pairs(items.map(|(r, n)| (range(r), n))), [(1, 2), (1, 3)]);
+    }
+}

@@ -1,0 +1,347 @@
+//! The slots of one range: which of its equally sized blocks are free.
+//!
+//! A leaf is 4,096 slots as a bitmap with a summary word; a leaf that is wholly taken costs nothing but its place in a
+//! run of full leaves, and one that was never touched costs nothing at all. So a /48 with /64 blocks, or a /8 with
+//! /112 blocks, costs memory for what is used, and the lowest free slot is found without a walk over what is taken.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::{Block, BlockSize, Range};
+
+const WORDS: usize = 64;
+const LEAF_SLOTS: u128 = (WORDS * 64) as u128;
+
+/// Free and taken slots of a range that is cut into blocks of one size.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    range: Range,
+    size: BlockSize,
+    last_slot: u128,
+    partial: BTreeMap<u128, Leaf>,
+    /// First leaf → last leaf of each run of wholly taken leaves; runs never touch.
+    full: BTreeMap<u128, u128>,
+    taken: u128,
+    /// The leaf of the lowest free slot, kept out of `partial` because nearly every allocation happens in it.
+    current: Option<(u128, Leaf)>,
+}
+
+#[derive(Clone, Debug)]
+struct Leaf {
+    words: [u64; WORDS],
+    /// Bit set: that word is full.
+    full_words: u64,
+}
+
+impl Leaf {
+    const EMPTY: Leaf = Leaf { words: [0; WORDS], full_words: 0 };
+
+    fn is_full(&self) -> bool {
+        self.full_words == u64::MAX
+    }
+
+    fn lowest_free(&self) -> Option<usize> {
+        let word = self.full_words.trailing_ones() as usize;
+        (word < WORDS).then(|| word * 64 + self.words[word].trailing_ones() as usize)
+    }
+
+    /// Takes the slots `first..=last` of this leaf; gives how many of them were free.
+    fn take(&mut self, first: usize, last: usize) -> u32 {
+        let mut newly = 0;
+        for word in first / 64..=last / 64 {
+            let low = if word == first / 64 { first % 64 } else { 0 };
+            let high = if word == last / 64 { last % 64 } else { 63 };
+            let mask = (u64::MAX >> (63 - high)) & (u64::MAX << low);
+            newly += (mask & !self.words[word]).count_ones();
+            self.words[word] |= mask;
+            if self.words[word] == u64::MAX {
+                self.full_words |= 1 << word;
+            }
+        }
+        newly
+    }
+
+    fn overlaps(&self, first: usize, last: usize) -> bool {
+        let mut probe = Leaf::EMPTY;
+        probe.take(first, last);
+        probe.words.iter().zip(&self.words).any(|(a, b)| a & b != 0)
+    }
+}
+
+impl Slots {
+    /// All slots free. `None` when a block of `size` does not fit into `range`, or is of the other family.
+    pub fn new(range: Block, size: BlockSize) -> Option<Slots> {
+        if size.family() != range.family() || size.prefix_len() < range.prefix_len() {
+            return None;
+        }
+        let (first, last) = range.range().numbers();
+        let last_slot = (last - first) >> size.host_bits();
+        let mut slots = Slots {
+            range: range.range(),
+            size,
+            last_slot,
+            partial: BTreeMap::new(),
+            full: BTreeMap::new(),
+            taken: 0,
+            current: None,
+        };
+        slots.close_the_tail();
+        Some(slots)
+    }
+
+    /// Marks the slots of the last leaf that lie behind the range as taken, so that no search has to know of the end.
+    fn close_the_tail(&mut self) {
+        let used = self.last_slot % LEAF_SLOTS + 1;
+        if used < LEAF_SLOTS {
+            let mut leaf = Leaf::EMPTY;
+            leaf.take(used as usize, LEAF_SLOTS as usize - 1);
+            self.partial.insert(self.last_slot / LEAF_SLOTS, leaf);
+        }
+    }
+
+    /// The range that is cut into slots.
+    pub fn range(&self) -> &Range {
+        &self.range
+    }
+
+    /// Size of one slot.
+    pub fn size(&self) -> BlockSize {
+        self.size
+    }
+
+    /// Number of slots, free and taken.
+    pub fn count(&self) -> u128 {
+        self.last_slot.saturating_add(1)
+    }
+
+    /// Number of taken slots.
+    pub fn taken(&self) -> u128 {
+        self.taken
+    }
+
+    /// Number of free slots.
+    pub fn free(&self) -> u128 {
+        self.count() - self.taken
+    }
+
+    /// Takes every slot that shares an address with `range`; what lies outside is ignored. Taking twice is harmless.
+    pub fn take(&mut self, range: &Range) {
+        let Some((first, last)) = self.slots_of(range) else { return };
+        let (first_leaf, last_leaf) = (first / LEAF_SLOTS, last / LEAF_SLOTS);
+        self.stow_current();
+        if first_leaf == last_leaf {
+            self.take_in_leaf(first_leaf, (first % LEAF_SLOTS) as usize, (last % LEAF_SLOTS) as usize);
+            return;
+        }
+        self.take_in_leaf(first_leaf, (first % LEAF_SLOTS) as usize, LEAF_SLOTS as usize - 1);
+        self.take_in_leaf(last_leaf, 0, (last % LEAF_SLOTS) as usize);
+        self.take_whole_leaves(first_leaf + 1, last_leaf);
+    }
+
+    /// Whether no address of `range` lies in a taken slot.
+    pub fn is_free(&self, range: &Range) -> bool {
+        let Some((first, last)) = self.slots_of(range) else { return true };
+        let (first_leaf, last_leaf) = (first / LEAF_SLOTS, last / LEAF_SLOTS);
+        if self.full.range(..=last_leaf).next_back().is_some_and(|(_, &end)| end >= first_leaf) {
+            return false;
+        }
+        let taken_in = |(index, leaf): (u128, &Leaf)| {
+            let low = if index == first_leaf { (first % LEAF_SLOTS) as usize } else { 0 };
+            let high = if index == last_leaf { (last % LEAF_SLOTS) as usize } else { LEAF_SLOTS as usize - 1 };
+            leaf.overlaps(low, high)
+        };
+        let current = self
+            .current
+            .iter()
+            .map(|(index, leaf)| (*index, leaf))
+            .filter(|(i, _)| (first_leaf..=last_leaf).contains(i));
+        !self.partial.range(first_leaf..=last_leaf).map(|(i, l)| (*i, l)).chain(current).any(taken_in)
+    }
+
+    /// The lowest free block, still free afterwards.
+    pub fn lowest_free(&mut self) -> Option<Block> {
+        let slot = self.lowest_free_slot()?;
+        Block::at(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
+    }
+
+    /// Takes the lowest free block and gives it.
+    pub fn take_lowest(&mut self) -> Option<Block> {
+        let slot = self.lowest_free_slot()?;
+        let (_, leaf) = self.current.as_mut()?;
+        let within = (slot % LEAF_SLOTS) as usize;
+        self.taken += u128::from(leaf.take(within, within));
+        Block::at(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
+    }
+
+    fn lowest_free_slot(&mut self) -> Option<u128> {
+        loop {
+            if let Some((index, leaf)) = &self.current {
+                if let Some(within) = leaf.lowest_free() {
+                    return Some(index * LEAF_SLOTS + within as u128);
+                }
+                self.stow_current();
+            }
+            let next = match self.full.first_key_value() {
+                Some((0, &end)) => end + 1,
+                _ => 0,
+            };
+            if next > self.last_slot / LEAF_SLOTS {
+                return None;
+            }
+            let leaf = self.partial.remove(&next).unwrap_or(Leaf::EMPTY);
+            self.current = Some((next, leaf));
+        }
+    }
+
+    fn stow_current(&mut self) {
+        if let Some((index, leaf)) = self.current.take() {
+            self.stow(index, leaf);
+        }
+    }
+
+    fn stow(&mut self, index: u128, leaf: Leaf) {
+        if leaf.is_full() {
+            self.add_full_run(index, index);
+        } else {
+            self.partial.insert(index, leaf);
+        }
+    }
+
+    fn slots_of(&self, range: &Range) -> Option<(u128, u128)> {
+        let (first, last) = self.range.intersection(range)?.numbers();
+        let start = self.range.numbers().0;
+        Some(((first - start) >> self.size.host_bits(), (last - start) >> self.size.host_bits()))
+    }
+
+    fn in_full_run(&self, leaf: u128) -> bool {
+        self.full.range(..=leaf).next_back().is_some_and(|(_, &end)| end >= leaf)
+    }
+
+    fn take_in_leaf(&mut self, index: u128, first: usize, last: usize) {
+        if self.in_full_run(index) {
+            return;
+        }
+        let mut leaf = self.partial.remove(&index).unwrap_or(Leaf::EMPTY);
+        self.taken += u128::from(leaf.take(first, last));
+        self.stow(index, leaf);
+    }
+
+    /// Takes the leaves `from..to` whole.
+    fn take_whole_leaves(&mut self, from: u128, to: u128) {
+        if from >= to {
+            return;
+        }
+        let runs = self.full.range(..to).rev().take_while(|(_, end)| **end >= from);
+        let already_full: u128 = runs.map(|(&start, &end)| end.min(to - 1) - start.max(from) + 1).sum();
+        let partial: Vec<u128> = self.partial.range(from..to).map(|(&index, _)| index).collect();
+        let partly: u128 =
+            partial.iter().filter_map(|index| self.partial.remove(index)).map(|leaf| leaf.count_taken()).sum();
+        self.taken += (to - from - already_full) * LEAF_SLOTS - partly;
+        self.add_full_run(from, to - 1);
+    }
+
+    fn add_full_run(&mut self, first: u128, last: u128) {
+        let (mut first, mut last) = (first, last);
+        if let Some((&start, &end)) = self.full.range(..=first).next_back()
+            && end + 1 >= first
+        {
+            (first, last) = (start, last.max(end));
+        }
+        while let Some((&start, &end)) = self.full.range(first..).next()
+            && start <= last + 1
+        {
+            self.full.remove(&start);
+            last = last.max(end);
+        }
+        match self.full.entry(first) {
+            Entry::Occupied(mut run) => *run.get_mut() = last,
+            Entry::Vacant(place) => {
+                place.insert(last);
+            }
+        }
+    }
+}
+
+impl Leaf {
+    fn count_taken(&self) -> u128 {
+        self.words.iter().map(|word| u128::from(word.count_ones())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slots(range: &str, prefix_len: u64) -> Slots {
+        let range: Block = range.parse().unwrap();
+        Slots::new(range, BlockSize::new(range.family(), prefix_len).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn lowest_first_until_none_is_left() {
+        let mut slots = slots("10.0.0.0/30", 32);
+        slots.take(&"10.0.0.1".parse().unwrap());
+        let given: Vec<String> = std::iter::from_fn(|| slots.take_lowest()).map(|b| b.to_string()).collect();
+        assert_eq!(given, ["10.0.0.0/32", "10.0.0.2/32", "10.0.0.3/32"]);
+        assert_eq!((slots.free(), slots.taken()), (0, 4));
+    }
+
+    #[test]
+    fn a_wide_pool_costs_what_is_used() {
+        let mut slots = slots("fd00::/16", 80);
+        slots.take(&"fd00::/17".parse().unwrap());
+        slots.take(&"fd00:8000::/24".parse().unwrap());
+        assert_eq!(slots.take_lowest().unwrap().to_string(), "fd00:8100::/80");
+        assert!(slots.partial.len() + slots.full.len() <= 4, "{slots:?}");
+        assert_eq!(slots.taken(), (1 << 63) + (1 << 56) + 1);
+    }
+
+    #[test]
+    fn the_widest_range_there_can_be() {
+        let mut slots = slots("8000::/1", 128);
+        slots.take(&"8000::/2".parse().unwrap());
+        assert_eq!(slots.take_lowest().unwrap().to_string(), "c000::/128");
+        assert_eq!(slots.free(), (1 << 126) - 1);
+    }
+
+    #[test]
+    fn a_block_must_fit() {
+        let size = BlockSize::new(super::super::Family::Ipv4, 16).unwrap();
+        assert!(Slots::new("10.0.0.0/24".parse().unwrap(), size).is_none());
+        assert!(Slots::new("fd00::/24".parse().unwrap(), size).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_set_of_slots(
+            prefix_len in 26u64..=32,
+            takes in prop::collection::vec((0u32..16_384, 0u32..6_000, any::<bool>()), 0..40),
+        ) {
+            let mut real = slots("10.0.0.0/18", prefix_len);
+            let shift = 32 - prefix_len;
+            let mut oracle: BTreeSet<u32> = BTreeSet::new();
+            let all = 16_384u32 >> shift;
+            for (start, length, lowest) in takes {
+                if lowest {
+                    let expected = (0..all).find(|slot| !oracle.contains(slot));
+                    oracle.extend(expected);
+                    let first = expected.map(|slot| u128::from(0x0a00_0000 + (slot << shift)));
+                    prop_assert_eq!(real.take_lowest().map(|b| b.range().numbers().0), first);
+                } else {
+                    let end = (start + length).min(16_383);
+                    let family = super::super::Family::Ipv4;
+                    let range = Range::from_numbers(family, 0x0a00_0000 + u128::from(start), 0x0a00_0000 + u128::from(end));
+                    let touched: Vec<u32> = (start >> shift..=end >> shift).collect();
+                    prop_assert_eq!(real.is_free(&range), touched.iter().all(|slot| !oracle.contains(slot)));
+                    real.take(&range);
+                    oracle.extend(touched);
+                }
+                prop_assert_eq!(real.taken(), oracle.len() as u128);
+            }
+        }
+    }
+}

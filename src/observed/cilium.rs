@@ -1,0 +1,179 @@
+//! Which Cilium this is, and what it reads.
+
+use std::collections::BTreeMap;
+
+use crate::model::{CiliumVersion, IpamMode};
+
+/// Version and settings of the running Cilium, as far as they were seen.
+#[derive(Clone, Debug, Default)]
+pub struct Cilium {
+    /// Namespace of its DaemonSet or ConfigMap.
+    pub namespace: Option<String>,
+    /// Version, and what tells it.
+    pub version: Option<(CiliumVersion, Evidence)>,
+    /// `cilium-config`; `None` when there is none.
+    pub settings: Option<BTreeMap<String, String>>,
+}
+
+/// What a version was concluded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evidence {
+    /// Image tag of the container `cilium-agent`.
+    ImageTag,
+    /// Label `helm.sh/chart` of the DaemonSet.
+    ChartLabel,
+    /// Label `io.cilium.k8s.crd.schema.version` of Cilium's CRDs.
+    SchemaLabel,
+}
+
+/// The IPAM mode, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModeSeen {
+    /// A known mode.
+    Known(IpamMode),
+    /// A mode that this program has never heard of.
+    Unknown(String),
+    /// No `cilium-config` was seen.
+    NoSettings,
+}
+
+/// Whether the agents read the pod-CIDR annotations of their Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationReads {
+    /// They do; these keys.
+    Yes(AnnotationKeys),
+    /// `annotate-k8s-node` is not `"true"`.
+    GateClosed,
+    /// The version is unknown, and with it the meaning of the missing setting.
+    VersionUnknown,
+}
+
+/// Which annotation keys an agent knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationKeys {
+    /// The older ones only, up to 1.12.
+    Older,
+    /// The newer ones, which hide the older ones.
+    Both,
+}
+
+impl Cilium {
+    /// `ipam` of `cilium-config`; absent means `cluster-pool` since 1.9.
+    pub fn mode(&self) -> ModeSeen {
+        let Some(settings) = &self.settings else { return ModeSeen::NoSettings };
+        match settings.get("ipam").map(String::as_str) {
+            None => ModeSeen::Known(IpamMode::ClusterPool),
+            Some(text) => text.parse().map_or_else(|()| ModeSeen::Unknown(text.to_owned()), ModeSeen::Known),
+        }
+    }
+
+    /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch level in between, or
+    /// an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is on by default up to 1.11 and off after.
+    pub fn annotation_reads(&self) -> AnnotationReads {
+        let asked = self.setting("annotate-k8s-node").is_some_and(is_true);
+        let Some((version, _)) = self.version else {
+            return if asked { AnnotationReads::Yes(AnnotationKeys::Both) } else { AnnotationReads::VersionUnknown };
+        };
+        let keys = if version.is_at_least(13, 0) { AnnotationKeys::Both } else { AnnotationKeys::Older };
+        let ungated = version.minor <= 11 || (version.minor == 12 && version.patch.is_some_and(|patch| patch <= 4));
+        if ungated || asked { AnnotationReads::Yes(keys) } else { AnnotationReads::GateClosed }
+    }
+
+    /// Whether an address family is switched off; both are on unless a setting says otherwise.
+    pub fn has_switched_off(&self, family: crate::net::Family) -> bool {
+        let key = match family {
+            crate::net::Family::Ipv4 => "enable-ipv4",
+            crate::net::Family::Ipv6 => "enable-ipv6",
+        };
+        self.setting(key).is_some_and(|value| !is_true(value))
+    }
+
+    fn setting(&self, key: &str) -> Option<&str> {
+        self.settings.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// Go's `strconv.ParseBool`, which is what Cilium's options are read with.
+fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+/// `quay.io/cilium/cilium:v1.19.3@sha256:…`; a digest alone tells nothing.
+pub(super) fn version_of_image(image: &str) -> Option<CiliumVersion> {
+    let without_digest = image.split('@').next()?;
+    let last = without_digest.rsplit('/').next()?;
+    last.split_once(':')?.1.parse().ok()
+}
+
+/// `cilium-1.20.2`.
+pub(super) fn version_of_chart(label: &str) -> Option<CiliumVersion> {
+    label.strip_prefix("cilium-")?.parse().ok()
+}
+
+/// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor release.
+pub(super) fn version_of_schema(label: &str) -> Option<CiliumVersion> {
+    let schema: CiliumVersion = label.parse().ok()?;
+    let minor = match (schema.minor, schema.patch) {
+        (24, _) => 11,
+        (25, _) => 12,
+        // 1.26.7 and 1.26.8 belong to 1.13, 1.26.10 already to 1.14.
+        (26, Some(patch)) if patch < 10 => 13,
+        (26 | 27, _) => 14,
+        (later @ 28..=33, _) => later - 13,
+        _ => return None,
+    };
+    Some(CiliumVersion::minor(minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads(version: &str, annotate: Option<&str>) -> AnnotationReads {
+        let settings = annotate.map(|value| ("annotate-k8s-node".to_owned(), value.to_owned()));
+        let version = version.parse().ok().map(|version| (version, Evidence::ImageTag));
+        Cilium { namespace: None, version, settings: Some(settings.into_iter().collect()) }.annotation_reads()
+    }
+
+    #[test]
+    fn the_gate_by_version() {
+        use AnnotationKeys::{Both, Older};
+        use AnnotationReads::{GateClosed, VersionUnknown, Yes};
+        let cases = [
+            ("1.11.9", None, Yes(Older)),
+            ("1.11.9", Some("false"), Yes(Older)),
+            ("1.12.4", None, Yes(Older)),
+            ("1.12.6", None, GateClosed),
+            ("1.12", None, GateClosed),
+            ("1.12.19", Some("true"), Yes(Older)),
+            ("1.13.0", None, GateClosed),
+            ("1.19.3", Some("false"), GateClosed),
+            ("1.19.3", Some("true"), Yes(Both)),
+            ("none", None, VersionUnknown),
+            ("none", Some("true"), Yes(Both)),
+        ];
+        for (version, annotate, expected) in cases {
+            assert_eq!(reads(version, annotate), expected, "{version} {annotate:?}");
+        }
+    }
+
+    #[test]
+    fn versions_from_evidence() {
+        let text = |version: Option<CiliumVersion>| version.map(|v| v.to_string()).unwrap_or_default();
+        assert_eq!(text(version_of_image("quay.io/cilium/cilium:v1.19.3@sha256:00")), "1.19.3");
+        assert_eq!(text(version_of_image("registry:5000/mirror/cilium@sha256:00")), "");
+        assert_eq!(text(version_of_chart("cilium-1.20.2")), "1.20.2");
+        let schemas = [
+            ("1.24.4", "1.11"),
+            ("1.26.8", "1.13"),
+            ("1.26.10", "1.14"),
+            ("1.28.3", "1.15"),
+            ("1.32.1", "1.19"),
+            ("1.33.0", "1.20"),
+            ("1.99.0", ""),
+        ];
+        for (label, expected) in schemas {
+            assert_eq!(text(version_of_schema(label)), expected, "{label}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The kinds that are read, and how each is asked for.
+
+/// A kind of object that a plan needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObservedKind {
+    /// DaemonSet of the agent: version, and the namespace of the settings.
+    CiliumDaemonSet,
+    /// ConfigMap `cilium-config`.
+    CiliumConfig,
+    /// CustomResourceDefinition of CiliumNode: its label tells the version of Cilium's schemas.
+    CiliumNodeDefinition,
+    /// Pods of kube-controller-manager, where they are visible.
+    ControllerManagerPod,
+    /// ServiceCIDRs, Kubernetes 1.31 and later.
+    ServiceCidr,
+    /// `CiliumLoadBalancerIPPool`s.
+    LoadBalancerPool,
+    /// CiliumNodes; read before Nodes.
+    CiliumNode,
+    /// Nodes.
+    Node,
+}
+
+/// How a kind is asked for over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Paths of the collection, the preferred API version first; the next one is asked on 404.
+    pub paths: Vec<String>,
+    /// `labelSelector` and `fieldSelector` parameters.
+    pub parameters: Vec<(&'static str, &'static str)>,
+}
+
+const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
+const CONFIG_NAME: &str = "cilium-config";
+
+/// What identifies an object in a list of mixed kinds.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// `apiVersion`.
+    pub api_version: &'a str,
+    /// `kind`.
+    pub kind: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// The labels `k8s-app` and `component`.
+    pub app: Option<&'a str>,
+    /// See `app`.
+    pub component: Option<&'a str>,
+}
+
+impl ObservedKind {
+    /// All kinds, in the order in which they are read: a Node is read after its CiliumNode, so that a block which moves
+    /// from the one to the other in between is seen twice rather than not at all.
+    pub const ALL: [ObservedKind; 8] = [
+        ObservedKind::CiliumDaemonSet,
+        ObservedKind::CiliumConfig,
+        ObservedKind::CiliumNodeDefinition,
+        ObservedKind::ControllerManagerPod,
+        ObservedKind::ServiceCidr,
+        ObservedKind::LoadBalancerPool,
+        ObservedKind::CiliumNode,
+        ObservedKind::Node,
+    ];
+
+    /// Plural name with group, as `kubectl` takes it.
+    pub fn resource(self) -> &'static str {
+        match self {
+            ObservedKind::CiliumDaemonSet => "daemonsets.apps",
+            ObservedKind::CiliumConfig => "configmaps",
+            ObservedKind::CiliumNodeDefinition => "customresourcedefinitions.apiextensions.k8s.io",
+            ObservedKind::ControllerManagerPod => "pods",
+            ObservedKind::ServiceCidr => "servicecidrs.networking.k8s.io",
+            ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools.cilium.io",
+            ObservedKind::CiliumNode => "ciliumnodes.cilium.io",
+            ObservedKind::Node => "nodes",
+        }
+    }
+
+    /// `kind`, and the `apiVersion` that a single object gets when its list does not tell.
+    pub fn api_version_and_kind(self) -> (&'static str, &'static str) {
+        match self {
+            ObservedKind::CiliumDaemonSet => ("apps/v1", "DaemonSet"),
+            ObservedKind::CiliumConfig => ("v1", "ConfigMap"),
+            ObservedKind::CiliumNodeDefinition => ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ObservedKind::ControllerManagerPod => ("v1", "Pod"),
+            ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
+            ObservedKind::LoadBalancerPool => ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"),
+            ObservedKind::CiliumNode => ("cilium.io/v2", "CiliumNode"),
+            ObservedKind::Node => ("v1", "Node"),
+        }
+    }
+
+    /// How to ask for it; `namespace` is where Cilium's DaemonSet was found, and the settings lie beside it.
+    pub fn query(self, namespace: &str) -> Query {
+        let one = |path: &str| vec![path.to_owned()];
+        let (paths, parameters) = match self {
+            ObservedKind::CiliumDaemonSet => {
+                (one("/apis/apps/v1/daemonsets"), vec![("labelSelector", "k8s-app=cilium")])
+            }
+            ObservedKind::CiliumConfig => (
+                vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
+                vec![("fieldSelector", "metadata.name=cilium-config")],
+            ),
+            ObservedKind::CiliumNodeDefinition => (
+                one("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+                vec![("fieldSelector", "metadata.name=ciliumnodes.cilium.io")],
+            ),
+            ObservedKind::ControllerManagerPod => (
+                one("/api/v1/namespaces/kube-system/pods"),
+                vec![("labelSelector", "component=kube-controller-manager")],
+            ),
+            ObservedKind::ServiceCidr => {
+                (["v1", "v1beta1"].map(|v| format!("/apis/networking.k8s.io/{v}/servicecidrs")).into(), Vec::new())
+            }
+            ObservedKind::LoadBalancerPool => (
+                ["v2alpha1", "v2"].map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools")).into(),
+                Vec::new(),
+            ),
+            ObservedKind::CiliumNode => (one("/apis/cilium.io/v2/ciliumnodes"), Vec::new()),
+            ObservedKind::Node => (one("/api/v1/nodes"), Vec::new()),
+        };
+        Query { paths, parameters }
+    }
+
+    /// What an object of a mixed list is for us, if anything.
+    pub fn of(head: &Head<'_>) -> Option<ObservedKind> {
+        let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
+        match (group, head.kind) {
+            ("", "Node") => Some(ObservedKind::Node),
+            ("cilium.io", "CiliumNode") => Some(ObservedKind::CiliumNode),
+            ("cilium.io", "CiliumLoadBalancerIPPool") => Some(ObservedKind::LoadBalancerPool),
+            ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
+            ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),
+            ("apps", "DaemonSet") if head.app == Some("cilium") => Some(ObservedKind::CiliumDaemonSet),
+            ("", "Pod") if head.component == Some("kube-controller-manager") => {
+                Some(ObservedKind::ControllerManagerPod)
+            }
+            ("apiextensions.k8s.io", "CustomResourceDefinition") if head.name == CILIUM_NODE_DEFINITION => {
+                Some(ObservedKind::CiliumNodeDefinition)
+            }
+            _ => None,
+        }
+    }
+}

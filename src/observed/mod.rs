@@ -1,0 +1,124 @@
+//! What the cluster shows: slim views of the few fields that a plan needs.
+//!
+//! Reads raw JSON objects, however they were fetched, and never fetches. What could not be seen is data here
+//! ([`BlindSpot`]), and what cannot be understood is kept as unreadable rather than dropped.
+
+mod cilium;
+mod holding;
+mod kind;
+mod read;
+mod slim;
+mod view;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::model::{Finding, Labels, NodeName, PerFamily};
+use crate::net::{Block, Range};
+
+pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, ModeSeen};
+pub use holding::{Holding, HoldingField};
+pub use kind::{Head, ObservedKind, Query};
+pub use read::{ReadError, Reader};
+pub use slim::slim;
+
+/// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
+pub const ANNOTATION_IPV4: &str = "network.cilium.io/ipv4-pod-cidr";
+/// See [`ANNOTATION_IPV4`].
+pub const ANNOTATION_IPV6: &str = "network.cilium.io/ipv6-pod-cidr";
+/// Annotation keys up to Cilium 1.12, an alias after that, read only where the newer key is absent.
+pub const OLD_ANNOTATION_IPV4: &str = "io.cilium.network.ipv4-pod-cidr";
+/// See [`OLD_ANNOTATION_IPV4`].
+pub const OLD_ANNOTATION_IPV6: &str = "io.cilium.network.ipv6-pod-cidr";
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// The Nodes.
+    pub nodes: BTreeMap<NodeName, Node>,
+    /// The CiliumNodes.
+    pub cilium_nodes: BTreeMap<NodeName, CiliumNode>,
+    /// Cilium's version and settings.
+    pub cilium: Cilium,
+    /// Addresses of Services.
+    pub service_ranges: Vec<Range>,
+    /// Addresses of `CiliumLoadBalancerIPPool`s, with the pool's name.
+    pub load_balancer_ranges: Vec<(String, Range)>,
+    /// Whether kube-controller-manager hands out blocks too.
+    pub controller_manager: NodeCidrAllocation,
+    /// What was hidden.
+    pub blind_spots: Vec<BlindSpot>,
+    /// What could not be understood.
+    pub findings: Vec<Finding>,
+}
+
+/// Whether kube-controller-manager runs with `--allocate-node-cidrs=true`
+/// (`cmd/kube-controller-manager/app/core.go` @ 1.36).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeCidrAllocation {
+    /// Its Pod says so.
+    On,
+    /// Its Pod says it does not.
+    Off,
+    /// No Pod of it is visible, as with hosted control planes.
+    #[default]
+    Unseen,
+}
+
+/// A kind that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlindSpot {
+    /// The kind.
+    pub kind: ObservedKind,
+    /// Why, in the server's words.
+    pub why: String,
+}
+
+/// The fields of a Node that matter.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Name.
+    pub name: NodeName,
+    /// UID, which a re-created Node does not keep.
+    pub uid: String,
+    /// Version of the object as it was read.
+    pub resource_version: String,
+    /// RFC 3339, as Kubernetes writes it: sorts as text.
+    pub created: String,
+    /// Labels.
+    pub labels: Labels,
+    /// `spec.podCIDRs`, or `spec.podCIDR` where only that is set.
+    pub spec: PerFamily<Block>,
+    /// The newer annotation keys.
+    pub annotation: PerFamily<Block>,
+    /// The older annotation keys.
+    pub old_annotation: PerFamily<Block>,
+    /// Pod-CIDR fields whose text is no CIDR, as `field: text`.
+    pub unreadable: Vec<String>,
+    /// Addresses of the machine.
+    pub addresses: Vec<IpAddr>,
+    /// Who wrote the pod-CIDR fields.
+    pub authors: Vec<Author>,
+}
+
+/// Who wrote a pod-CIDR field, from `metadata.managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// The field manager.
+    pub manager: String,
+    /// RFC 3339.
+    pub time: String,
+    /// What of it.
+    pub field: HoldingField,
+}
+
+/// The fields of a CiliumNode that matter.
+#[derive(Clone, Debug)]
+pub struct CiliumNode {
+    /// Name, which is the Node's.
+    pub name: NodeName,
+    /// `spec.ipam.podCIDRs`.
+    pub pod_cidrs: Vec<Block>,
+    /// Entries that are no CIDR.
+    pub unreadable: Vec<String>,
+}

@@ -1,0 +1,108 @@
+//! The part of an object that is ever read, for files that people share: no secrets, no status noise.
+
+use serde_json::{Map, Value};
+
+use super::ObservedKind;
+
+/// The object with nothing in it that [`super::Reader`] does not read.
+pub fn slim(kind: ObservedKind, object: &Value) -> Value {
+    let (api_version, name) = kind.api_version_and_kind();
+    let mut slimmed = Value::Object(Map::new());
+    let text = |key: &str, default: &str| object.get(key).cloned().unwrap_or_else(|| default.into());
+    slimmed["apiVersion"] = text("apiVersion", api_version);
+    slimmed["kind"] = text("kind", name);
+    for path in paths(kind) {
+        copy(object, &mut slimmed, path);
+    }
+    if kind == ObservedKind::Node {
+        slim_managed_fields(&mut slimmed);
+    }
+    slimmed
+}
+
+const IDENTITY: [&[&str]; 5] = [
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "uid"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "creationTimestamp"],
+];
+
+fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
+    let fields: &[&'static [&'static str]] = match kind {
+        ObservedKind::Node => &[
+            &["metadata", "labels"],
+            &["metadata", "annotations", super::ANNOTATION_IPV4],
+            &["metadata", "annotations", super::ANNOTATION_IPV6],
+            &["metadata", "annotations", super::OLD_ANNOTATION_IPV4],
+            &["metadata", "annotations", super::OLD_ANNOTATION_IPV6],
+            &["metadata", "managedFields"],
+            &["spec", "podCIDR"],
+            &["spec", "podCIDRs"],
+            &["status", "addresses"],
+        ],
+        ObservedKind::CiliumNode => &[&["spec", "ipam", "podCIDRs"]],
+        ObservedKind::ServiceCidr => &[&["spec", "cidrs"]],
+        ObservedKind::LoadBalancerPool => &[&["spec", "cidrs"], &["spec", "blocks"]],
+        ObservedKind::CiliumConfig => {
+            &[&["data", "ipam"], &["data", "annotate-k8s-node"], &["data", "enable-ipv4"], &["data", "enable-ipv6"]]
+        }
+        ObservedKind::CiliumDaemonSet => &[&["metadata", "labels"], &["spec", "template", "spec", "containers"]],
+        ObservedKind::CiliumNodeDefinition => &[&["metadata", "labels"]],
+        ObservedKind::ControllerManagerPod => &[&["metadata", "labels"], &["spec", "containers"]],
+    };
+    IDENTITY.iter().chain(fields).copied().collect()
+}
+
+fn copy(from: &Value, to: &mut Value, path: &[&str]) {
+    let [key, rest @ ..] = path else { return };
+    let Some(value) = from.get(key) else { return };
+    if !rest.is_empty() {
+        // An absent leaf must not leave an empty parent behind.
+        let mut child = to.get(key).cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        copy(value, &mut child, rest);
+        if child.as_object().is_some_and(|object| !object.is_empty()) {
+            to[*key] = child;
+        }
+    } else if *key == "containers" {
+        to[*key] = value.as_array().into_iter().flatten().map(slim_container).collect();
+    } else {
+        to[*key] = value.clone();
+    }
+}
+
+/// Name, image and the one argument that is read: a container's environment and other arguments may hold secrets.
+fn slim_container(container: &Value) -> Value {
+    let mut slimmed = Value::Object(Map::new());
+    for key in ["name", "image"] {
+        copy(container, &mut slimmed, &[key]);
+    }
+    let read = |word: &&Value| word.as_str().is_some_and(|word| word.starts_with("--allocate-node-cidrs"));
+    for key in ["command", "args"] {
+        let words: Vec<Value> =
+            container.get(key).and_then(Value::as_array).into_iter().flatten().filter(read).cloned().collect();
+        if !words.is_empty() {
+            slimmed[key] = words.into();
+        }
+    }
+    slimmed
+}
+
+/// Keeps, of each manager, only whether it wrote a pod-CIDR field.
+fn slim_managed_fields(node: &mut Value) {
+    let Some(entries) = node.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else { return };
+    for entry in entries.iter_mut() {
+        let mut fields = Value::Object(Map::new());
+        let written = entry.get("fieldsV1").cloned().unwrap_or_default();
+        for key in ["f:podCIDR", "f:podCIDRs"] {
+            copy(&written, &mut fields, &["f:spec", key]);
+        }
+        for key in
+            [super::ANNOTATION_IPV4, super::ANNOTATION_IPV6, super::OLD_ANNOTATION_IPV4, super::OLD_ANNOTATION_IPV6]
+        {
+            copy(&written, &mut fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
+        }
+        entry["fieldsV1"] = fields;
+    }
+    entries.retain(|entry| entry["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty()));
+}

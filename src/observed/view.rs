@@ -1,0 +1,246 @@
+//! Wire views: the fields that are read of each kind, and nothing else of the object.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6};
+use crate::model::Labels;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeView<'a> {
+    #[serde(borrow)]
+    pub metadata: NodeMetadata<'a>,
+    #[serde(borrow, default)]
+    pub spec: NodeSpec<'a>,
+    #[serde(borrow, default)]
+    pub status: NodeStatus<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeMetadata<'a> {
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    #[serde(default)]
+    pub creation_timestamp: Option<String>,
+    #[serde(default)]
+    pub labels: Option<Labels>,
+    #[serde(borrow, default)]
+    pub annotations: Option<PodCidrAnnotations<'a>>,
+    #[serde(default)]
+    pub managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct PodCidrAnnotations<'a> {
+    #[serde(borrow, rename = "network.cilium.io/ipv4-pod-cidr")]
+    pub ipv4: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "network.cilium.io/ipv6-pod-cidr")]
+    pub ipv6: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "io.cilium.network.ipv4-pod-cidr")]
+    pub old_ipv4: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "io.cilium.network.ipv6-pod-cidr")]
+    pub old_ipv6: Option<Cow<'a, str>>,
+}
+
+impl PodCidrAnnotations<'_> {
+    pub(super) fn newer(&self) -> [(&'static str, Option<&str>); 2] {
+        [(ANNOTATION_IPV4, self.ipv4.as_deref()), (ANNOTATION_IPV6, self.ipv6.as_deref())]
+    }
+
+    pub(super) fn older(&self) -> [(&'static str, Option<&str>); 2] {
+        [(OLD_ANNOTATION_IPV4, self.old_ipv4.as_deref()), (OLD_ANNOTATION_IPV6, self.old_ipv6.as_deref())]
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct ManagedFields {
+    #[serde(default)]
+    pub manager: String,
+    #[serde(default)]
+    pub time: Option<String>,
+    #[serde(default, rename = "fieldsV1")]
+    pub fields: Option<OwnedFields>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct OwnedFields {
+    #[serde(default, rename = "f:spec")]
+    pub spec: Option<OwnedSpec>,
+    #[serde(default, rename = "f:metadata")]
+    pub metadata: Option<OwnedMetadata>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedSpec {
+    #[serde(rename = "f:podCIDR")]
+    pub pod_cidr: Option<IgnoredAny>,
+    #[serde(rename = "f:podCIDRs")]
+    pub pod_cidrs: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedMetadata {
+    #[serde(default, rename = "f:annotations")]
+    pub annotations: Option<OwnedAnnotations>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedAnnotations {
+    #[serde(rename = "f:network.cilium.io/ipv4-pod-cidr")]
+    pub ipv4: Option<IgnoredAny>,
+    #[serde(rename = "f:network.cilium.io/ipv6-pod-cidr")]
+    pub ipv6: Option<IgnoredAny>,
+    #[serde(rename = "f:io.cilium.network.ipv4-pod-cidr")]
+    pub old_ipv4: Option<IgnoredAny>,
+    #[serde(rename = "f:io.cilium.network.ipv6-pod-cidr")]
+    pub old_ipv6: Option<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct NodeSpec<'a> {
+    #[serde(borrow, default, rename = "podCIDR")]
+    pub pod_cidr: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "podCIDRs")]
+    pub pod_cidrs: Vec<Cow<'a, str>>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct NodeStatus<'a> {
+    #[serde(borrow, default)]
+    pub addresses: Vec<NodeAddress<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct NodeAddress<'a> {
+    #[serde(borrow, default)]
+    pub address: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CiliumNodeView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+    #[serde(borrow, default)]
+    pub spec: CiliumNodeSpec<'a>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct NamedMetadata<'a> {
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub namespace: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub labels: Option<Labels>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct CiliumNodeSpec<'a> {
+    #[serde(borrow, default)]
+    pub ipam: CiliumNodeIpam<'a>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct CiliumNodeIpam<'a> {
+    #[serde(borrow, default, rename = "podCIDRs")]
+    pub pod_cidrs: Vec<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ServiceCidrView {
+    #[serde(default)]
+    pub spec: ServiceCidrSpec,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct ServiceCidrSpec {
+    #[serde(default)]
+    pub cidrs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct LoadBalancerPoolView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+    #[serde(default)]
+    pub spec: LoadBalancerPoolSpec,
+}
+
+/// `cidrs` up to 1.15, `blocks` from 1.15 on (`pkg/k8s/apis/cilium.io/v2/lbipam_types.go`).
+#[derive(Default, Deserialize)]
+pub(super) struct LoadBalancerPoolSpec {
+    #[serde(default)]
+    pub cidrs: Vec<LoadBalancerBlock>,
+    #[serde(default)]
+    pub blocks: Vec<LoadBalancerBlock>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct LoadBalancerBlock {
+    pub cidr: Option<String>,
+    pub start: Option<String>,
+    pub stop: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ConfigMapView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+    #[serde(default)]
+    pub data: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct WorkloadView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+    #[serde(default)]
+    pub spec: WorkloadSpec,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct WorkloadSpec {
+    #[serde(default)]
+    pub template: Option<PodTemplate>,
+    #[serde(default)]
+    pub containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PodTemplate {
+    #[serde(default)]
+    pub spec: PodSpec,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct PodSpec {
+    #[serde(default)]
+    pub containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Container {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub image: String,
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct DefinitionView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+}

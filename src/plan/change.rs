@@ -1,0 +1,251 @@
+//! The parts of a plan.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::model::{IpamMode, NodeName, Origin, PoolName, WritePath};
+use crate::net::{Block, Family};
+use crate::observed::HoldingField;
+
+/// What a change does to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// The node gets a block.
+    Assign,
+    /// The node keeps its block, and it is written where the running Cilium reads it.
+    Update,
+}
+
+/// What a change means for workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hazard {
+    /// Nothing that runs is touched.
+    None,
+    /// The agent of the node must be restarted before it takes effect.
+    Disruptive,
+}
+
+/// The write, field by field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// `spec.podCIDR` and `spec.podCIDRs`, the primary family first.
+    NodeSpec {
+        /// All blocks of the node.
+        pod_cidrs: Vec<Block>,
+    },
+    /// Annotations by key.
+    NodeAnnotations {
+        /// The annotations to set; others are left alone.
+        values: BTreeMap<&'static str, Block>,
+    },
+}
+
+impl Edit {
+    /// The write path that it belongs to.
+    pub fn write_path(&self) -> WritePath {
+        match self {
+            Edit::NodeSpec { .. } => WritePath::NodeSpec,
+            Edit::NodeAnnotations { .. } => WritePath::NodeAnnotation,
+        }
+    }
+}
+
+/// The object that was seen; a write must fail when it is another one by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+}
+
+/// A better pool that was not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOverPool {
+    /// The pool.
+    pub pool: PoolName,
+    /// Why, as it fits after the name.
+    pub why: &'static str,
+}
+
+/// Why a node gets this block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A `NodeAssignment` says so.
+    Pinned,
+    /// The lowest free block of the best pool that could serve it.
+    LowestFree {
+        /// The better pools.
+        passed_over: Vec<PassedOverPool>,
+    },
+    /// The node holds it already, in a field that the running Cilium does not read.
+    HeldElsewhere {
+        /// The field that shows it.
+        field: HoldingField,
+    },
+}
+
+/// One change of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What it does.
+    pub action: Action,
+    /// The node.
+    pub node: NodeName,
+    /// The pool that the block belongs to, if any.
+    pub pool: Option<PoolName>,
+    /// What the written field shows now.
+    pub before: Vec<Block>,
+    /// What it will show.
+    pub after: Vec<Block>,
+    /// The write.
+    pub edit: Edit,
+    /// Why.
+    pub reason: Reason,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// The object that was seen.
+    pub guard: Guard,
+    /// The pin or the pool in the files.
+    pub origin: Option<Origin>,
+}
+
+/// A wanted change that must wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The node.
+    pub node: NodeName,
+    /// Why.
+    pub reason: BlockedReason,
+    /// The pin or the pool in the files.
+    pub origin: Option<Origin>,
+}
+
+/// Why a change must wait.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BlockedReason {
+    /// No `cilium-config` was seen.
+    NoCilium,
+    /// An IPAM mode whose write paths are not built yet.
+    ModeNotServed(IpamMode),
+    /// An IPAM mode in which somebody else allocates, by design.
+    ModeOfAnotherAllocator(IpamMode),
+    /// An IPAM mode that is unknown here.
+    ModeUnknown(String),
+    /// The annotation path, with the gate closed.
+    AnnotationNotRead,
+    /// The annotation path, on a Cilium of unknown version.
+    VersionUnknown,
+    /// The `node-spec` path, while kube-controller-manager allocates.
+    RivalAllocator,
+    /// The Node has `spec.podCIDRs` of the other family only, which cannot be extended.
+    SpecIsWriteOnce(Family),
+    /// A pod-CIDR field of the node is no CIDR.
+    Unreadable(String),
+    /// The Node has no UID or resourceVersion to guard a write with.
+    NoIdentity,
+    /// No pool's selector matches the node.
+    NoPool,
+    /// Every pool that matches is full or disabled.
+    Exhausted(Vec<(PoolName, &'static str)>),
+    /// The pinned block is held by another node.
+    PinHeldBy(Block, NodeName),
+    /// The pinned block overlaps an address that something else uses.
+    PinNotFree(Block),
+    /// The pinned node holds another block.
+    PinWouldMove {
+        /// The pinned block.
+        pinned: Block,
+        /// The block that the node holds.
+        held: Block,
+    },
+    /// The pool of the pin is disabled.
+    PinPoolDisabled(PoolName),
+}
+
+impl fmt::Display for BlockedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockedReason::NoCilium => {
+                write!(f, "no cilium-config was seen, so it is not known where Cilium would read a block")
+            }
+            BlockedReason::ModeNotServed(mode) => {
+                write!(f, "Cilium runs with ipam `{mode}`, whose write path is not served yet")
+            }
+            BlockedReason::ModeOfAnotherAllocator(mode) => {
+                write!(f, "Cilium runs with ipam `{mode}`, in which another allocator decides")
+            }
+            BlockedReason::ModeUnknown(mode) => {
+                write!(f, "Cilium runs with the unknown ipam `{}`", mode.escape_debug())
+            }
+            BlockedReason::AnnotationNotRead => {
+                write!(f, "this Cilium does not read the annotation: annotate-k8s-node is not \"true\"")
+            }
+            BlockedReason::VersionUnknown => write!(
+                f,
+                "Cilium's version is not known, and annotate-k8s-node is not \"true\": the annotation may not be read"
+            ),
+            BlockedReason::RivalAllocator => {
+                write!(f, "kube-controller-manager runs with --allocate-node-cidrs=true and fills spec.podCIDRs itself")
+            }
+            BlockedReason::SpecIsWriteOnce(family) => {
+                write!(f, "spec.podCIDRs is write-once: {family} cannot be added to it, and the annotation is not read")
+            }
+            BlockedReason::Unreadable(text) => write!(f, "the node shows a block that cannot be read ({text})"),
+            BlockedReason::NoIdentity => {
+                write!(f, "the Node has no uid or no resourceVersion, so a write could not be guarded")
+            }
+            BlockedReason::NoPool => write!(f, "no pool matches its labels"),
+            BlockedReason::Exhausted(pools) => {
+                let each: Vec<String> = pools.iter().map(|(pool, why)| format!("{pool} {why}")).collect();
+                write!(f, "no block is left: {}", each.join(", "))
+            }
+            BlockedReason::PinHeldBy(block, node) => write!(f, "its pinned block {block} is held by node {node}"),
+            BlockedReason::PinNotFree(block) => {
+                write!(f, "its pinned block {block} overlaps addresses that something else uses")
+            }
+            BlockedReason::PinWouldMove { pinned, held } => {
+                write!(f, "it is pinned to {pinned} but holds {held}, and a held block never moves by itself")
+            }
+            BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
+        }
+    }
+}
+
+impl BlockedReason {
+    /// What would unblock it.
+    pub fn unblock(&self) -> String {
+        match self {
+            BlockedReason::NoCilium => "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file".into(),
+            BlockedReason::ModeNotServed(_) => "nodes of this mode keep what the Cilium operator gives them; only ipam `kubernetes` is served".into(),
+            BlockedReason::ModeOfAnotherAllocator(_) | BlockedReason::ModeUnknown(_) => "nothing here: this mode does not take blocks from a Node".into(),
+            BlockedReason::AnnotationNotRead => "set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or use `writePath: auto`".into(),
+            BlockedReason::VersionUnknown => "set `annotate-k8s-node: \"true\"` in cilium-config, or use `writePath: auto`".into(),
+            BlockedReason::RivalAllocator => "run kube-controller-manager with --allocate-node-cidrs=false".into(),
+            BlockedReason::SpecIsWriteOnce(_) => "set `annotate-k8s-node: \"true\"` in cilium-config, or re-create the Node with both families".into(),
+            BlockedReason::Unreadable(_) => "mend the field by hand; until then nothing is known about what the node holds".into(),
+            BlockedReason::NoIdentity => "take the cluster file with `kubectl get … -o json` or `cilium-ipam snapshot`".into(),
+            BlockedReason::NoPool => "label the node, widen a pool's nodeSelector, or add a pool without one as a fallback".into(),
+            BlockedReason::Exhausted(_) => "add a CIDR to one of them, or a further pool that matches".into(),
+            BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),
+            BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
+            BlockedReason::PinWouldMove { .. } => "drain the node and re-create its Node object, or pin the block that it holds".into(),
+            BlockedReason::PinPoolDisabled(_) => "enable the pool, or pin a block of another pool".into(),
+        }
+    }
+}
+
+/// A place where the cluster shows something else than it should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Drift {
+    /// The node.
+    pub node: NodeName,
+    /// The field that differs.
+    pub field: HoldingField,
+    /// What it should show.
+    pub expected: Block,
+    /// What it shows.
+    pub seen: Block,
+    /// Field manager and time of the last write, where the server kept them.
+    pub author: Option<(String, String)>,
+}

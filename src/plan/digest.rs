@@ -1,0 +1,56 @@
+//! SHA-256 over what files and changes mean.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::desired::{Desired, PoolState};
+use crate::model::WritePathChoice;
+use crate::net::Range;
+
+/// Hex SHA-256 of a text.
+pub(super) fn of_text(text: &str) -> String {
+    Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// The meaning of the files: the same for other comments, order of documents, or file names.
+pub(super) fn of_desired(desired: &Desired) -> String {
+    let ranges = |ranges: &[Range]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let mut text = String::new();
+    for pool in desired.pools.values() {
+        let cidrs: Vec<String> = pool.ranges.iter().map(|range| range.block.to_string()).collect();
+        let sizes: Vec<String> = pool.block_size.iter().map(|size| format!("{}{size}", size.family())).collect();
+        let state = match pool.state {
+            PoolState::Active => "active",
+            PoolState::Disabled => "disabled",
+        };
+        let _ = writeln!(
+            text,
+            "pool {} [{}] [{}] ({}) {} [{}] {state}",
+            pool.name,
+            cidrs.join(" "),
+            sizes.join(" "),
+            pool.selector,
+            pool.priority,
+            ranges(&pool.reserved)
+        );
+    }
+    for pin in desired.pins.values() {
+        let blocks: Vec<String> = pin.blocks.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "pin {} {} [{}]", pin.node, pin.pool, blocks.join(" "));
+    }
+    let write_path = match desired.policy.write_path {
+        WritePathChoice::Auto => "auto",
+        WritePathChoice::Forced(path) => path.as_str(),
+    };
+    let _ = writeln!(
+        text,
+        "policy {write_path} [{}] [{}]",
+        ranges(&desired.policy.excluded),
+        ranges(&desired.policy.own_address_space)
+    );
+    of_text(&text)
+}

@@ -1,0 +1,56 @@
+//! How full each pool is.
+
+use super::decide::{foreign_ranges, supply};
+use crate::desired::{Desired, Pool};
+use crate::model::NodeName;
+use crate::net::{Block, Family, Range, merge};
+use crate::observed::Observed;
+
+/// One pool and family.
+#[derive(Clone, Debug)]
+pub struct PoolUse<'d> {
+    /// The pool.
+    pub pool: &'d Pool,
+    /// The family.
+    pub family: Family,
+    /// Blocks in all its ranges.
+    pub total: u128,
+    /// Blocks that nodes hold or that are pinned.
+    pub used: u128,
+    /// Blocks that are kept free of nodes: reserved, excluded, or used by something else.
+    pub reserved: u128,
+    /// Blocks that can be given.
+    pub free: u128,
+    /// Nodes that the selector matches.
+    pub nodes: usize,
+}
+
+/// Use of every pool, by name and family.
+pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d>> {
+    let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
+    let reserved = merge(foreign_ranges(desired, observed).into_iter().chain(reserved));
+    let shown: Vec<(&NodeName, Block)> = observed.shown_blocks().collect();
+    let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().copied());
+    let used: Vec<Range> = merge(shown.iter().map(|(_, block)| *block).chain(pinned).map(Block::range));
+    let mut by_nodes = supply(desired);
+    used.iter().for_each(|range| by_nodes.take(range));
+    let mut by_all = by_nodes.clone();
+    reserved.iter().for_each(|range| by_all.take(range));
+    let mut uses = Vec::new();
+    for ((_, nodes_only), (_, all)) in by_nodes.pools().zip(by_all.pools()) {
+        let Some(pool) = desired.pools.get(nodes_only.name()) else { continue };
+        for family in pool.families() {
+            let sum = |supply: &crate::alloc::PoolSupply, count: fn(&crate::net::Slots) -> u128| -> u128 {
+                supply.slots().iter().filter(|slots| slots.size().family() == family).map(count).sum()
+            };
+            let (total, used, free) = (
+                sum(all, crate::net::Slots::count),
+                sum(nodes_only, crate::net::Slots::taken),
+                sum(all, crate::net::Slots::free),
+            );
+            let nodes = observed.nodes.values().filter(|node| pool.selector.matches(&node.labels)).count();
+            uses.push(PoolUse { pool, family, total, used, reserved: total - used - free, free, nodes });
+        }
+    }
+    uses
+}

@@ -1,0 +1,107 @@
+//! Findings as miette diagnostics with the text that they are about, and as JSON.
+
+use std::fmt;
+
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+
+use super::text::{masked, printable};
+use crate::desired::Documents;
+use crate::model::{Finding, Origin, Severity};
+use crate::plan::FindingDocument;
+
+/// All findings as text, the worst first, each with its place in the file, a code and a way out.
+pub fn diagnostics(findings: &[Finding], documents: &Documents) -> String {
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(100);
+    let mut text = String::new();
+    for finding in findings {
+        let report =
+            Report { finding, source: source_of(finding, documents), url: format!("cilium-ipam::{}", finding.rule) };
+        if handler.render_report(&mut text, &report).is_err() {
+            text.push_str(&format!("{}: {}\n", finding.severity, printable(&finding.message)));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// All findings as JSON, with the line of text that each is about.
+pub fn finding_documents(findings: &[Finding], documents: &Documents) -> Vec<FindingDocument> {
+    let document = |finding: &Finding| {
+        let mut document = FindingDocument::from(finding);
+        if let (Some(place), Some(origin)) = (document.origin.as_mut(), finding.origin.as_ref()) {
+            place.snippet = line_of(origin, documents);
+        }
+        document
+    };
+    findings.iter().map(document).collect()
+}
+
+fn text_of<'d>(origin: &Origin, documents: &'d Documents) -> Option<&'d str> {
+    documents.files.iter().find(|file| file.path == origin.file).map(|file| &*file.text)
+}
+
+fn line_of(origin: &Origin, documents: &Documents) -> Option<String> {
+    text_of(origin, documents)?.lines().nth(origin.line as usize - 1).map(str::to_owned)
+}
+
+fn source_of(finding: &Finding, documents: &Documents) -> Option<NamedSource<String>> {
+    let origin = finding.origin.as_ref()?;
+    let text = text_of(origin, documents)?;
+    Some(NamedSource::new(&*origin.file, masked(text)))
+}
+
+struct Report<'f> {
+    finding: &'f Finding,
+    source: Option<NamedSource<String>>,
+    url: String,
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.finding.message))
+    }
+}
+
+impl fmt::Debug for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Report<'_> {}
+
+impl Diagnostic for Report<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.url))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.finding.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+            Severity::Info => miette::Severity::Advice,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let here = self.finding.origin.as_ref().map(|origin| &origin.file);
+        let elsewhere = self.finding.related.iter().filter(|label| Some(&label.origin.file) != here);
+        let mut help = printable(&self.finding.help).into_owned();
+        elsewhere.for_each(|label| help.push_str(&format!("\nsee also {} ({})", label.origin, printable(&label.text))));
+        (!help.is_empty()).then(|| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.source.as_ref()?;
+        let origin = self.finding.origin.as_ref()?;
+        let main = LabeledSpan::new_primary_with_span(Some(self.finding.label.clone()), origin.byte_range());
+        let beside = self.finding.related.iter().filter(|label| label.origin.file == origin.file);
+        let beside =
+            beside.map(|label| LabeledSpan::new_with_span(Some(label.text.clone()), label.origin.byte_range()));
+        Some(Box::new(std::iter::once(main).chain(beside)))
+    }
+}

@@ -1,0 +1,143 @@
+//! The plan for a person at a terminal: the summary first, then the changes by pool, then what must wait.
+
+use std::collections::BTreeMap;
+
+use super::text::{Paint, count, printable};
+use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, Summary};
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The first few of each group, and how many more there are.
+    Short,
+    /// Everything.
+    Full,
+}
+
+/// Changes of one pool that are shown in short form; more are counted.
+const SHOWN: usize = 20;
+
+/// The plan as text; findings are printed apart from it, as diagnostics.
+pub fn human(plan: &PlanDocument, detail: Detail) -> String {
+    // Every field is named, so that a new one cannot be forgotten here.
+    let PlanDocument { format_version: _, digest, source: _, summary, changes, blocked, drift, findings: _ } = plan;
+    let mut text = headline(summary);
+    if !changes.is_empty() {
+        text.push_str(&changes_by_pool(changes, detail));
+    }
+    if !blocked.is_empty() {
+        text.push_str(&blocked_by_reason(blocked, detail));
+    }
+    if !drift.is_empty() {
+        text.push_str(&drift_lines(drift, detail));
+    }
+    if !changes.is_empty() {
+        text.push_str(&Paint::Dim.on(&format!("\ndigest {}\n", &digest[..16])));
+    }
+    text
+}
+
+/// `Plan: 3 to assign, …` or `No changes.`
+fn headline(summary: &Summary) -> String {
+    let Summary { assign, release, update, delete, moved, blocked, unchanged } = summary;
+    let nodes = count(*unchanged, "node");
+    if assign + release + update + delete == 0 {
+        let text = match blocked {
+            0 => format!("No changes. {nodes} as the files say, 0 moved."),
+            _ => format!("No changes. {nodes} as the files say, 0 moved; {blocked} blocked."),
+        };
+        return format!("{}\n", Paint::Bold.on(&text));
+    }
+    let text = format!(
+        "Plan: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved; {blocked} blocked, {unchanged} unchanged."
+    );
+    format!("{}\n", Paint::Bold.on(&text))
+}
+
+fn limit(detail: Detail) -> usize {
+    match detail {
+        Detail::Short => SHOWN,
+        Detail::Full => usize::MAX,
+    }
+}
+
+fn more(hidden: usize) -> String {
+    if hidden == 0 { String::new() } else { Paint::Dim.on(&format!("    … and {hidden} more; --full shows all\n")) }
+}
+
+fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
+    let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
+    for change in changes {
+        pools.entry(change.pool.as_deref()).or_default().push(change);
+    }
+    let mut text = String::new();
+    for (pool, changes) in pools {
+        let heading = pool.map_or_else(|| "outside every pool".to_owned(), |pool| format!("pool {pool}"));
+        text.push_str(&format!("\n{} ({})\n", Paint::Bold.on(&heading), count(changes.len(), "change")));
+        let shown = &changes[..changes.len().min(limit(detail))];
+        let width = |cell: fn(&ChangeDocument) -> String| {
+            shown.iter().map(|change| cell(change).chars().count()).max().unwrap_or(0)
+        };
+        let (names, blocks) = (width(|change| change.name.clone()), width(values));
+        for change in shown {
+            let (sign, paint) = if change.action == "assign" { ("+", Paint::Green) } else { ("~", Paint::Yellow) };
+            let values = values(change);
+            let line = format!(
+                "  {} {:names$}  {values:blocks$}  {:15}  {}",
+                paint.on(sign),
+                change.name,
+                change.write_path,
+                change.reason
+            );
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text.push_str(&more(changes.len() - shown.len()));
+    }
+    text
+}
+
+fn values(change: &ChangeDocument) -> String {
+    let after = change.after.join(" ");
+    if change.before.is_empty() || change.before == change.after {
+        after
+    } else {
+        format!("{} -> {after}", change.before.join(" "))
+    }
+}
+
+fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
+    let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for entry in blocked {
+        reasons.entry((&entry.reason, &entry.unblock)).or_default().push(&entry.name);
+    }
+    let mut text = format!("\n{} ({})\n", Paint::Bold.on("blocked"), count(blocked.len(), "node"));
+    for ((reason, unblock), names) in reasons {
+        let shown = &names[..names.len().min(limit(detail))];
+        let rest = names.len() - shown.len();
+        let rest = if rest == 0 { String::new() } else { format!(" … and {rest} more") };
+        text.push_str(&format!("  {} {}{rest}\n", Paint::Red.on("!"), shown.join(", ")));
+        text.push_str(&format!("      {}\n      {}\n", printable(reason), Paint::Dim.on(&printable(unblock))));
+    }
+    text
+}
+
+fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
+    let mut text = format!("\n{} ({})\n", Paint::Bold.on("drift"), count(drift.len(), "field"));
+    let shown = &drift[..drift.len().min(limit(detail))];
+    for entry in shown {
+        let author = match (&entry.manager, &entry.time) {
+            (Some(manager), Some(time)) => format!(", written by {} at {}", printable(manager), printable(time)),
+            _ => String::new(),
+        };
+        text.push_str(&format!(
+            "  {} {}  {} shows {}, expected {}{author}\n",
+            Paint::Yellow.on("?"),
+            entry.name,
+            entry.field,
+            entry.seen,
+            entry.expected
+        ));
+    }
+    text + &more(drift.len() - shown.len())
+}

@@ -1,0 +1,129 @@
+//! The plan as a comment for a pull request. Always fits: 65,535 characters is the limit of the large Git hosts.
+
+use std::collections::BTreeMap;
+
+use super::text::count;
+use crate::plan::{ChangeDocument, FindingDocument, PlanDocument, Summary};
+
+const LIMIT: usize = 65_000;
+
+/// The plan as Markdown. Groups that no longer fit are named with their counts, never cut in the middle.
+pub fn markdown(plan: &PlanDocument) -> String {
+    let PlanDocument { format_version: _, digest, source, summary, changes, blocked, drift, findings } = plan;
+    let mut page = Page { text: headline(summary), left_out: Vec::new() };
+    let mut pools: BTreeMap<&str, Vec<&ChangeDocument>> = BTreeMap::new();
+    for change in changes {
+        pools.entry(change.pool.as_deref().unwrap_or("(none)")).or_default().push(change);
+    }
+    let tail = format!("\n`{}` · digest `{}`\n", cell(&source.directory), digest);
+    page.findings(findings);
+    for (pool, changes) in &pools {
+        let rows: Vec<[String; 4]> = changes
+            .iter()
+            .map(|c| [c.name.clone(), c.after.join(" "), c.write_path.clone(), c.reason.clone()])
+            .collect();
+        page.table(
+            &format!("pool {pool}, {}", count(changes.len(), "change")),
+            ["node", "block", "write path", "why"],
+            &rows,
+        );
+    }
+    let rows: Vec<[String; 3]> =
+        blocked.iter().map(|b| [b.name.clone(), b.reason.clone(), b.unblock.clone()]).collect();
+    page.table(&format!("blocked, {}", count(blocked.len(), "node")), ["node", "why", "way out"], &rows);
+    let rows: Vec<[String; 5]> = drift
+        .iter()
+        .map(|d| {
+            [d.name.clone(), d.field.clone(), d.seen.clone(), d.expected.clone(), d.manager.clone().unwrap_or_default()]
+        })
+        .collect();
+    page.table(
+        &format!("drift, {}", count(drift.len(), "field")),
+        ["node", "field", "shows", "expected", "written by"],
+        &rows,
+    );
+    page.finish(&tail)
+}
+
+fn headline(summary: &Summary) -> String {
+    let Summary { assign, release, update, delete, moved, blocked, unchanged } = summary;
+    let title = if assign + release + update + delete == 0 { "No changes" } else { "Plan" };
+    format!(
+        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged\n"
+    )
+}
+
+struct Page {
+    text: String,
+    left_out: Vec<String>,
+}
+
+impl Page {
+    fn findings(&mut self, findings: &[FindingDocument]) {
+        for (index, finding) in findings.iter().enumerate() {
+            let place = finding
+                .origin
+                .as_ref()
+                .map(|origin| format!(" (`{}:{}`)", cell(&origin.file), origin.line))
+                .unwrap_or_default();
+            let line = format!("\n- **{}** {}: {}{place}", finding.severity, finding.rule, cell(&finding.message));
+            if self.text.len() + line.len() > LIMIT / 4 {
+                self.left_out.push(count(findings.len() - index, "finding"));
+                break;
+            }
+            self.text.push_str(&line);
+        }
+        self.text.push('\n');
+    }
+
+    fn table<const N: usize>(&mut self, title: &str, heading: [&str; N], rows: &[[String; N]]) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut table = format!(
+            "\n<details><summary>{}</summary>\n\n| {} |\n|{}\n",
+            cell(title),
+            heading.join(" | "),
+            "---|".repeat(N)
+        );
+        for row in rows {
+            let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
+            table.push_str(&format!("| {} |\n", cells.join(" | ")));
+        }
+        table.push_str("\n</details>\n");
+        // Half a thousand characters stay free for the names of what is left out.
+        if self.text.len() + table.len() + 500 > LIMIT {
+            self.left_out.push(cell(title))
+        } else {
+            self.text.push_str(&table)
+        }
+    }
+
+    fn finish(self, tail: &str) -> String {
+        let mut text = self.text;
+        if !self.left_out.is_empty() {
+            let names: String = self.left_out.join("; ").chars().take(400).collect();
+            text.push_str(&format!("\nToo long for a comment, see the JSON output: {names}\n"));
+        }
+        text + tail
+    }
+}
+
+/// Text that cannot break out of a table cell or become markup.
+fn cell(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in super::text::printable(text).chars() {
+        match c {
+            '\n' => safe.push(' '),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '|' | '`' | '*' | '_' | '[' | ']' | '\\' | '#' | '!' | '~' | '@' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            other => safe.push(other),
+        }
+    }
+    safe
+}

@@ -1,0 +1,13 @@
+//! What people and programs read: the plan, tables and diagnostics as text. Gives text, prints nothing, decides nothing.
+
+mod diagnostic;
+mod human;
+mod markdown;
+mod table;
+mod text;
+
+pub use diagnostic::{diagnostics, finding_documents};
+pub use human::{Detail, human};
+pub use markdown::markdown;
+pub use table::table;
+pub use text::{Paint, count, printable};

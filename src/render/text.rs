@@ -1,0 +1,85 @@
+//! Small parts of text: colour, counts, and names that may come from anywhere.
+
+use std::borrow::Cow;
+
+/// Colours of the terminal; the program that prints strips them where they do not belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    /// Something comes.
+    Green,
+    /// Something changes.
+    Yellow,
+    /// Something must wait or is wrong.
+    Red,
+    /// Headings.
+    Bold,
+    /// Beside the point.
+    Dim,
+}
+
+impl Paint {
+    /// The text in this colour.
+    pub fn on(self, text: &str) -> String {
+        let code = match self {
+            Paint::Green => "32",
+            Paint::Yellow => "33",
+            Paint::Red => "31",
+            Paint::Bold => "1",
+            Paint::Dim => "2",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub fn count(number: usize, one: &str) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if number == 1 { format!("{grouped} {one}") } else { format!("{grouped} {one}s") }
+}
+
+/// Control characters, and invisible ones that change the direction or the look of what follows.
+fn is_harmful(c: char) -> bool {
+    let invisible =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    invisible || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// Text that may hold anything, made harmless for a terminal: what is harmful is spelled out.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(
+        text.chars().map(|c| if is_harmful(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect(),
+    )
+}
+
+/// The same, byte for byte as long, so that places in the text stay right.
+pub(super) fn masked(text: &str) -> String {
+    text.chars().map(|c| if is_harmful(c) { "?".repeat(c.len_utf8()) } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        assert_eq!(count(1, "node"), "1 node");
+        assert_eq!(count(0, "node"), "0 nodes");
+        assert_eq!(count(1_234_567, "node"), "1,234,567 nodes");
+    }
+
+    #[test]
+    fn hostile_text_is_spelled_out() {
+        assert_eq!(printable("a\u{1b}[31m\u{202e}b"), "a\\u{1b}[31m\\u{202e}b");
+        assert!(matches!(printable("rack-ä"), Cow::Borrowed(_)));
+    }
+}
