@@ -1,1 +1,14 @@
-//! placeholder
+//! The integration tests, one binary: the program as people run it, on cluster files and on a real API server.
+
+mod agent;
+mod bad_input;
+mod classic;
+mod cluster_file;
+mod determinism;
+mod examples;
+mod properties;
+mod readme;
+mod saved_plans;
+mod server;
+mod support;
+mod tidy;

@@ -16,6 +16,9 @@ use crate::error::{Error, Result};
 const LIMIT: Duration = Duration::from_secs(120);
 const IDLE_CONNECTIONS: usize = 64;
 const FIELD_MANAGER: &str = "testbed";
+const WHOLE: &str = "application/json";
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// A client with one user's token. Clones share their connections.
 #[derive(Debug, Clone)]
@@ -54,6 +57,14 @@ impl Client {
         self.send(Method::GET, path, None)
     }
 
+    /// The bytes that a GET gives, unread: the least that any client has to do.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn get_bytes(&self, path: &str) -> Result<Vec<u8>> {
+        self.answer(&Method::GET, path, WHOLE, None)
+    }
+
     /// The items of a list.
     ///
     /// # Errors
@@ -89,8 +100,15 @@ impl Client {
     /// # Errors
     /// When the server says no.
     pub fn patch(&self, path: &str, change: &Value) -> Result<Value> {
-        let merge = "application/merge-patch+json";
-        self.send(Method::PATCH, path, Some((merge, change)))
+        self.send(Method::PATCH, path, Some((MERGE_PATCH, change)))
+    }
+
+    /// As [`Client::patch`], but only the metadata comes back, unread: the least that any client has to do.
+    ///
+    /// # Errors
+    /// When the server says no.
+    pub fn patch_bytes(&self, path: &str, change: &Value) -> Result<Vec<u8>> {
+        self.answer(&Method::PATCH, path, METADATA_ONLY, Some((MERGE_PATCH, change)))
     }
 
     /// Creates or changes one object so that it has these fields (server-side apply).
@@ -142,17 +160,22 @@ impl Client {
 
     /// Whether a GET of `path` succeeds: for health checks of a server that may not listen yet.
     pub(crate) fn is_ok(&self, path: &str) -> bool {
-        self.exchange(&Method::GET, path, None).is_ok_and(|answer| answer.status().is_success())
+        self.exchange(&Method::GET, path, WHOLE, None).is_ok_and(|answer| answer.status().is_success())
     }
 
     fn send(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
+        let text = self.answer(&method, path, WHOLE, body)?;
+        serde_json::from_slice(&text).map_err(|why| Error::unreadable(path, why))
+    }
+
+    fn answer(&self, method: &Method, path: &str, accept: &str, body: Option<(&str, &Value)>) -> Result<Vec<u8>> {
         let failed =
             |source| Error::Request { method: method.to_string(), path: path.to_owned(), source: Box::new(source) };
-        let answer = self.exchange(&method, path, body).map_err(failed)?;
+        let answer = self.exchange(method, path, accept, body).map_err(failed)?;
         let status = answer.status();
         let text = read(answer).map_err(failed)?;
         if status.is_success() {
-            return serde_json::from_slice(&text).map_err(|why| Error::unreadable(path, why));
+            return Ok(text);
         }
         Err(Error::Status {
             method: method.to_string(),
@@ -166,13 +189,14 @@ impl Client {
         &self,
         method: &Method,
         path: &str,
+        accept: &str,
         body: Option<(&str, &Value)>,
     ) -> std::result::Result<http::Response<Body>, ureq::Error> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
             .header("Authorization", format!("Bearer {}", self.token))
-            .header("Accept", "application/json");
+            .header("Accept", accept);
         match body {
             None => self.agent.run(request.body(())?),
             Some((kind, value)) => {

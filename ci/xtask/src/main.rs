@@ -1,2 +1,55 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: the one door to building, checking, testing and measuring this repository.
+//!
+//! Every verb is a short list of commands that a person could type as well; each is shown before it runs. The README and
+//! `.ci/run` call these verbs and nothing else.
+#![forbid(unsafe_code)]
+
+mod cargo;
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{bench, check, quick, test, testbed};
+
+/// The one door to building, checking, testing and measuring cilium-ipam.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check and test the pure rooms alone, in seconds.
+    Quick,
+    /// Check formatting, lints, dependencies, documentation and the pure rooms.
+    Check(check::Arguments),
+    /// Run the whole test suite; builds the real programs that it needs first.
+    Test(test::Arguments),
+    /// Build or start the real Kubernetes and Cilium programs.
+    #[command(subcommand)]
+    Testbed(testbed::Verb),
+    /// Measure against limits of the same run: plan, apply, file, alloc or all.
+    #[command(disable_help_flag = true)]
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().verb {
+        Verb::Quick => quick::run(),
+        Verb::Check(arguments) => check::run(&arguments),
+        Verb::Test(arguments) => test::run(&arguments),
+        Verb::Testbed(verb) => testbed::run(&verb),
+        Verb::Bench(arguments) => bench::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

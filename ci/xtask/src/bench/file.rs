@@ -1,0 +1,117 @@
+//! `bench file`: a whole `cilium-ipam plan` on a cluster kept in a JSON file, against Python that does nothing but
+//! `json.load` the same file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::ser::{Serialize, Serializer};
+use serde_json::ser::PrettyFormatter;
+use serde_json::{Value, json};
+use xtask::node;
+
+use crate::line::Line;
+use crate::pools::Pools;
+use crate::process::{Tool, timed};
+use crate::samples::Samples;
+
+/// As issue 3 has it.
+pub const NODES: usize = 100_000;
+const RATIO_LIMIT: f64 = 1.0;
+/// Of each, by turns, after one that does not count.
+const RUNS: usize = 3;
+const JSON_LOAD: &str = "import json,sys; json.load(open(sys.argv[1]))";
+
+/// What `kubectl get configmaps,daemonsets,nodes -o json` prints, one object at a time.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List {
+    api_version: &'static str,
+    items: Items,
+    kind: &'static str,
+    metadata: Value,
+}
+
+/// The objects of a cluster with so many nodes.
+struct Items(usize);
+
+impl Serialize for Items {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(cilium().into_iter().chain((0..self.0).map(stored_node)))
+    }
+}
+
+/// Runs it and prints its line.
+pub fn run(tool: &Path, nodes: usize) -> Result<()> {
+    let tool = Tool::new(tool)?;
+    let pools = Pools::write()?;
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let file = folder.path().join("cluster.json");
+    eprintln!("bench file: writing a cluster of {nodes} nodes");
+    write(&file, nodes)?;
+    measure(&tool, &pools, &file, nodes)
+}
+
+fn measure(tool: &Tool, pools: &Pools, file: &Path, nodes: usize) -> Result<()> {
+    let [plan, cluster, output, json] = ["plan", "--cluster", "--output", "json"].map(OsStr::new);
+    let arguments = [plan, pools.path(), cluster, file.as_os_str(), output, json];
+    let python = ["python3", "-c", JSON_LOAD].map(OsStr::new).into_iter().chain([file.as_os_str()]);
+    let python: Vec<&OsStr> = python.collect();
+    let summary = &tool.json(&arguments)?["summary"];
+    ensure!(summary["assign"] == nodes && summary["blocked"] == 0, "not the plan that is to be measured: {summary}");
+
+    let (mut ours, mut load) = (Samples::default(), Samples::default());
+    let (mut ours_rss, mut load_rss) = (Samples::default(), Samples::default());
+    for _ in 0..RUNS {
+        let run = timed(&python)?;
+        load.add(run.milliseconds);
+        load_rss.add(run.peak_rss_mib);
+        let run = timed(&tool.words(&arguments))?;
+        ours.add(run.milliseconds);
+        ours_rss.add(run.peak_rss_mib);
+    }
+    println!("python3 json.load, whole process, ms: {}", load.spread());
+    println!("plan --output json, whole process, ms: {}", ours.spread());
+    Line::new("file")
+        .with("nodes", nodes)
+        .with("file_mib", std::fs::metadata(file)?.len() >> 20)
+        .at_most("ratio", ours.median() / load.median(), "limit", RATIO_LIMIT)
+        .measured("json_load_ms", load.median())
+        .measured("plan_ms", ours.median())
+        .measured("peak_rss_mib", ours_rss.max())
+        .measured("json_load_rss_mib", load_rss.max())
+        .print();
+    Ok(())
+}
+
+fn write(file: &Path, nodes: usize) -> Result<()> {
+    let list = List { api_version: "v1", items: Items(nodes), kind: "List", metadata: json!({"resourceVersion": ""}) };
+    let output = BufWriter::with_capacity(1 << 20, File::create(file).context("the cluster cannot be written")?);
+    // kubectl's indentation.
+    let mut serializer = serde_json::Serializer::with_formatter(output, PrettyFormatter::with_indent(b"    "));
+    list.serialize(&mut serializer)?;
+    serializer.into_inner().flush().context("the cluster cannot be written")
+}
+
+/// The objects by which Cilium's version and settings are known.
+fn cilium() -> [Value; 2] {
+    let container = json!({"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.19.3"});
+    [
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config", "namespace": "kube-system"},
+            "data": {"ipam": "kubernetes", "enable-ipv4": "true", "enable-ipv6": "false"}}),
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": "cilium", "namespace": "kube-system", "labels": {"k8s-app": "cilium"}},
+            "spec": {"template": {"spec": {"containers": [container]}}}}),
+    ]
+}
+
+/// With what a server adds.
+fn stored_node(index: usize) -> Value {
+    let mut node = node::node(index);
+    node["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    node["metadata"]["resourceVersion"] = json!((1_000 + index).to_string());
+    node["metadata"]["uid"] = json!(format!("0e6f1d0c-5a3b-4c1d-9e2f-{index:012x}"));
+    node
+}

@@ -1,0 +1,90 @@
+//! `xtask-bench`: what `cargo xtask bench` runs. Prints the figures of each benchmark on stdout, the last line as
+//! `NAME: key=value …`; a limit that is missed is said there, and fails nothing.
+//!
+//! Every limit is measured in the same run, on the same data and by turns with what it limits. What is measured runs as
+//! a process of its own, started anew each time.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod apply;
+mod cluster;
+mod file;
+mod line;
+mod ours;
+mod plan;
+mod pools;
+mod process;
+mod raw;
+mod samples;
+mod timed;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Set by `cargo xtask bench`.
+const TOOL_VARIABLE: &str = "XTASK_BENCH_TOOL";
+
+/// Measure against limits of the same run.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    /// How many nodes, or blocks for `alloc`; each benchmark has a number of its own.
+    #[arg(long, global = true, value_name = "N")]
+    nodes: Option<usize>,
+    /// The program to measure, instead of the one that is built from these sources.
+    #[arg(long, global = true, value_name = "FILE", env = TOOL_VARIABLE, default_value = "target/release/cilium-ipam")]
+    tool: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// `plan` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
+    Plan,
+    /// `apply` on a real API server, against a raw PATCH loop of the same concurrency; 5,000 nodes.
+    Apply,
+    /// `plan` on a cluster in a JSON file, against json.load of Python; 100,000 nodes.
+    File,
+    /// The allocator, against Kubernetes' own; 1,000,000 blocks.
+    Alloc,
+    /// One after the other.
+    All,
+    /// Run a program, and print how long it took and the most memory that it had.
+    #[command(hide = true)]
+    Timed(timed::Arguments),
+    /// Run our allocator in this process.
+    #[command(hide = true)]
+    Ours(ours::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { verb, nodes, tool } = arguments;
+    match verb {
+        Verb::Plan => plan::run(tool, nodes.unwrap_or(plan::NODES)),
+        Verb::Apply => apply::run(tool, nodes.unwrap_or(apply::NODES)),
+        Verb::File => file::run(tool, nodes.unwrap_or(file::NODES)),
+        Verb::Alloc => alloc::run(nodes.unwrap_or(alloc::BLOCKS)),
+        Verb::All => {
+            plan::run(tool, nodes.unwrap_or(plan::NODES))?;
+            apply::run(tool, nodes.unwrap_or(apply::NODES))?;
+            file::run(tool, nodes.unwrap_or(file::NODES))?;
+            alloc::run(nodes.unwrap_or(alloc::BLOCKS))
+        }
+        Verb::Timed(arguments) => timed::run(arguments),
+        Verb::Ours(arguments) => ours::run(arguments),
+    }
+}

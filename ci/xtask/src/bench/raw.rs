@@ -1,0 +1,113 @@
+//! The limits on a real API server: the same requests as the tool's with nothing around them. Answers are read to their
+//! end and thrown away; connections are warm, and no process starts.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use cilium_ipam::observed::ObservedKind;
+use serde_json::{Value, json};
+use testbed::{Client, ControlPlane};
+use xtask::parallel::for_each;
+
+/// As the tool asks for it.
+const PAGE: usize = 500;
+/// Both ends of a page are looked through for its continue token: of a custom resource, `metadata` comes last.
+const TOKEN_WITHIN: usize = 2_048;
+
+/// How long a LIST took, and how much came.
+pub struct Listed {
+    /// From the first request to the last byte.
+    pub milliseconds: f64,
+    /// Of the bodies.
+    pub bytes: usize,
+}
+
+/// Lists every kind that the tool reads, page after page.
+pub fn list(client: &Client) -> Result<Listed> {
+    let start = Instant::now();
+    let mut bytes = 0;
+    for kind in ObservedKind::ALL {
+        bytes += list_kind(client, kind)?;
+    }
+    Ok(Listed { milliseconds: start.elapsed().as_secs_f64() * 1e3, bytes })
+}
+
+fn list_kind(client: &Client, kind: ObservedKind) -> Result<usize> {
+    let query = kind.query("kube-system");
+    let parameters: String = query.parameters.iter().map(|(key, value)| format!("&{key}={value}")).collect();
+    for path in &query.paths {
+        match list_pages(client, path, &parameters) {
+            Err(error) if error.status() == Some(404) => {}
+            other => return Ok(other?),
+        }
+    }
+    Ok(0)
+}
+
+fn list_pages(client: &Client, path: &str, parameters: &str) -> Result<usize, testbed::Error> {
+    let mut bytes = 0;
+    let mut next = String::new();
+    loop {
+        let page = client.get_bytes(&format!("{path}?limit={PAGE}{next}{parameters}"))?;
+        bytes += page.len();
+        match continue_token(&page) {
+            Some(token) => next = format!("&continue={token}"),
+            None => return Ok(bytes),
+        }
+    }
+}
+
+fn continue_token(page: &[u8]) -> Option<String> {
+    let head = &page[..page.len().min(TOKEN_WITHIN)];
+    let tail = &page[page.len().saturating_sub(TOKEN_WITHIN)..];
+    [head, tail].into_iter().find_map(|part| {
+        let text = String::from_utf8_lossy(part);
+        let (_, rest) = text.split_once("\"continue\":\"")?;
+        let (token, _) = rest.split_once('"')?;
+        (!token.is_empty()).then(|| token.to_owned())
+    })
+}
+
+/// A write as the tool's: guarded by UID and resourceVersion.
+pub struct Patch {
+    path: String,
+    body: Value,
+}
+
+/// A block for every Node that is there.
+pub fn patches(plane: &ControlPlane) -> Result<Vec<Patch>> {
+    let nodes = plane.list("/api/v1/nodes")?;
+    Ok(nodes.iter().zip(0u32..).map(|(node, index)| patch(node, index)).collect())
+}
+
+fn patch(node: &Value, index: u32) -> Patch {
+    let name = node["metadata"]["name"].as_str().unwrap_or_default();
+    let metadata = json!({"uid": node["metadata"]["uid"], "resourceVersion": node["metadata"]["resourceVersion"]});
+    let first = std::net::Ipv4Addr::from_bits((10 << 24) + (index << 6));
+    let block = format!("{first}/26");
+    let body = json!({"metadata": metadata, "spec": {"podCIDR": block, "podCIDRs": [block]}});
+    Patch { path: format!("/api/v1/nodes/{name}?fieldManager=cilium-ipam"), body }
+}
+
+/// Sends them over `connections`, and gives how many got through in a second.
+pub fn patch_all(client: &Client, patches: &[Patch], connections: usize) -> Result<f64> {
+    let start = Instant::now();
+    for_each(patches, connections, |Patch { path, body }| client.patch_bytes(path, body).map(drop))?;
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+    Ok(patches.len() as f64 / start.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_found_at_either_end() {
+        let filler = "x".repeat(2 * TOKEN_WITHIN);
+        let head = format!(r#"{{"metadata":{{"continue":"abc"}},"items":["{filler}"]}}"#);
+        let tail = format!(r#"{{"items":["{filler}"],"metadata":{{"continue":"abc"}}}}"#);
+        let last = format!(r#"{{"items":["{filler}"],"metadata":{{"continue":""}}}}"#);
+        let token = |page: &str| continue_token(page.as_bytes());
+        assert_eq!((token(&head), token(&tail), token(&last)), (Some("abc".into()), Some("abc".into()), None));
+    }
+}

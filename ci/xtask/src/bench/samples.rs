@@ -1,0 +1,50 @@
+//! Measurements of the same thing.
+
+/// What was measured, run by run.
+#[derive(Debug, Default)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// One run more.
+    pub fn add(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    /// The one in the middle: neither a lucky run nor a disturbed one decides.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => f64::NAN,
+            count if count % 2 == 1 => sorted[count / 2],
+            count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
+        }
+    }
+
+    /// The largest.
+    pub fn max(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NAN, f64::max)
+    }
+
+    /// Lowest, median and highest, for the talk before a figure.
+    pub fn spread(&self) -> String {
+        let lowest = self.0.iter().copied().fold(f64::NAN, f64::min);
+        format!("{lowest:.1} … {:.1} … {:.1}", self.median(), self.max())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_an_odd_and_an_even_number() {
+        let mut samples = Samples::default();
+        for value in [9.0, 1.0, 2.0] {
+            samples.add(value);
+        }
+        assert_eq!((samples.median(), samples.max()), (2.0, 9.0));
+        samples.add(4.0);
+        assert_eq!(samples.spread(), "1.0 … 3.0 … 9.0");
+    }
+}

@@ -1,0 +1,57 @@
+//! Running cargo, and showing what is run.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// The cargo that runs this program, in the root of the repository.
+fn cargo() -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs cargo with these words, which a blank separates.
+pub fn run(words: &str) -> Result<()> {
+    run_with(words, &[], None)
+}
+
+/// Runs cargo with these words, further arguments, and a variable.
+pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)>) -> Result<()> {
+    let mut shown: Vec<&str> = vec!["cargo", words];
+    shown.extend(arguments.iter().map(String::as_str));
+    let shown = shown.join(" ");
+    eprintln!("$ {}{shown}", variable.map(|(key, value)| format!("{key}='{value}' ")).unwrap_or_default());
+    let mut command = cargo();
+    command.args(words.split_whitespace()).args(arguments).envs(variable);
+    let status = command.status().context("cargo does not start")?;
+    if !status.success() {
+        bail!("`{shown}` failed");
+    }
+    Ok(())
+}
+
+/// What cargo prints when it is run with these words.
+pub fn output(words: &str) -> Result<String> {
+    let output = cargo().args(words.split_whitespace()).output().context("cargo does not start")?;
+    if !output.status.success() {
+        bail!("`cargo {words}` failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("cannot read what `cargo {words}` says"))
+}
+
+/// Where binaries of the release profile lie.
+pub fn release_folder() -> Result<PathBuf> {
+    let metadata: serde_json::Value = serde_json::from_str(&output("metadata --no-deps --format-version 1")?)?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(Path::new(target).join("release"))
+}

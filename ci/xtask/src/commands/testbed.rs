@@ -1,0 +1,73 @@
+//! `testbed`: the real programs of the tests, for a person to try something on.
+
+use std::io::Read;
+
+use anyhow::{Context, Result};
+use testbed::{
+    CiliumInstallation, CiliumVersion, ControlPlane, Options, Program, Programs, build, install_cilium, install_crds,
+};
+use xtask::fleet;
+
+/// All that the tests need, but for the agents of the slow ones.
+pub const PROGRAMS: [Program; 8] = [
+    Program::KubeApiserver,
+    Program::Etcd,
+    Program::KubeControllerManager,
+    Program::Kubectl,
+    Program::CiliumOperator(CiliumVersion::V1_15),
+    Program::CiliumOperator(CiliumVersion::V1_19),
+    Program::ParseNodeOracle,
+    Program::CidrsetBenchmark,
+];
+
+/// Build or start the real Kubernetes and Cilium programs.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Build them into the cache; takes 15 minutes the first time.
+    Build,
+    /// Start a control plane and keep it until Ctrl-C or the end of the input. There is no `stop`: nothing outlives this.
+    Start(Start),
+}
+
+/// What the control plane has in it.
+#[derive(Debug, clap::Args)]
+pub struct Start {
+    /// Nodes with the label `rack`, a, b and c by turns, and none with a block.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    nodes: usize,
+    /// The CRDs and settings of this release of Cilium, with `ipam: kubernetes`; for example 1.19.3.
+    #[arg(long, value_name = "RELEASE")]
+    cilium: Option<String>,
+}
+
+/// Runs it.
+pub fn run(verb: &Verb) -> Result<()> {
+    match verb {
+        Verb::Build => build(&PROGRAMS).map(drop).map_err(Into::into),
+        Verb::Start(start) => serve(start),
+    }
+}
+
+fn serve(start: &Start) -> Result<()> {
+    let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::Kubectl])?;
+    let plane = ControlPlane::start(&programs, Options::default())?;
+    if let Some(release) = &start.cilium {
+        install_crds(&plane, release)?;
+        install_cilium(&plane, &CiliumInstallation { version: release.clone(), ..CiliumInstallation::default() })?;
+    }
+    fleet::create_nodes(&plane, 0..start.nodes)?;
+    tell(&programs, &plane)?;
+    // A signal ends this process, and with it the servers: each watches a pipe from here.
+    std::io::stdin().lock().read_to_end(&mut Vec::new()).context("cannot read the input")?;
+    Ok(())
+}
+
+/// The path alone is data; the rest is talk.
+fn tell(programs: &Programs, plane: &ControlPlane) -> Result<()> {
+    let kubeconfig = plane.kubeconfig().display();
+    println!("{kubeconfig}");
+    eprintln!("{} runs until Ctrl-C. In another terminal:", plane.server_url());
+    eprintln!("  {} --kubeconfig {kubeconfig} get nodes", programs.path(Program::Kubectl)?.display());
+    eprintln!("  cargo run -- plan examples/racks/pools --kubeconfig {kubeconfig}");
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Faulty files: each gives a diagnostic with its rule, file and line, exit 3, and nothing is written.
+
+use super::support::{Folder, KUBERNETES, cluster, node, pin, pool};
+
+const GOOD: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+
+/// One faulty file, the rule that must find it, and the line.
+fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
+    let twice = |a: String, b: String| format!("{a}---\n{b}");
+    let spec = |spec: &str| pool("a", spec);
+    vec![
+        ("overlapping pools", twice(pool("a", GOOD), pool("b", "{cidrs: [10.20.128.0/17], blockSize: 24}")), "pool-overlap", 9),
+        ("host bits", spec("{cidrs: [10.20.0.1/16], blockSize: 24}"), "host-bits", 4),
+        ("block larger than its range", spec("{cidrs: [10.20.0.0/25], blockSize: 24}"), "block-larger-than-range", 4),
+        ("/0", spec("{cidrs: [0.0.0.0/0], blockSize: 24}"), "whole-address-space", 4),
+        ("IPv4-mapped IPv6", spec("{cidrs: [\"::ffff:10.0.0.0/112\"], blockSize: {ipv6: 120}}"), "mapped-ipv4", 4),
+        ("no CIDR", spec("{cidrs: [rack-a], blockSize: 24}"), "bad-cidr", 4),
+        ("loopback", spec("{cidrs: [127.0.0.0/16], blockSize: 24}"), "unusable-address-space", 4),
+        ("unknown field", spec("{cidrs: [10.20.0.0/16], blocksize: 24}"), "unknown-field", 4),
+        ("missing field", spec("{cidrs: [10.20.0.0/16]}"), "missing-field", 4),
+        ("wrong type", spec("{cidrs: 10.20.0.0/16, blockSize: 24}"), "wrong-type", 4),
+        ("null", spec("{cidrs: null, blockSize: 24}"), "wrong-type", 4),
+        ("no spec", "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {name: a}\nspec:\n".into(), "wrong-type", 4),
+        ("block size of 33", spec("{cidrs: [10.20.0.0/16], blockSize: 33}"), "out-of-range", 4),
+        ("huge number", spec("{cidrs: [10.20.0.0/16], blockSize: 24, priority: 99999999999999999999}"), "wrong-type", 4),
+        ("no size for a family", spec("{cidrs: [\"fd00::/48\"], blockSize: 24}"), "missing-block-size", 4),
+        ("unknown kind", pool("a", GOOD).replace("IPPool", "IPPol"), "unknown-kind", 2),
+        ("no kind", "metadata: {name: a}\n".into(), "missing-field", 1),
+        ("unknown version", pool("a", GOOD).replace("v1alpha1", "v9"), "unknown-value", 1),
+        ("duplicate name", twice(pool("a", GOOD), pool("a", "{cidrs: [10.21.0.0/16], blockSize: 24}")), "duplicate-name", 8),
+        ("impossible name", pool("A_b", GOOD), "bad-name", 3),
+        ("pin outside its pool", twice(pool("a", GOOD), pin("n", "10.99.0.0/24")), "pin-outside-pool", 9),
+        ("pin of another size", twice(pool("a", GOOD), pin("n", "10.20.0.0/25")), "pin-size", 9),
+        ("pin into a pool that is not there", twice(pool("rack-a", GOOD), pin("n", "10.20.0.0/24").replace("{podCIDRs", "{pool: rack-b, podCIDRs")), "pin-pool-unknown", 9),
+        ("block pinned twice", twice(pool("a", GOOD), twice(pin("n", "10.20.0.0/24"), pin("m", "10.20.0.0/24"))), "block-pinned-twice", 13),
+        ("unknown operator", spec("{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchExpressions: [{key: a, operator: Is}]}}"), "unknown-value", 4),
+        ("operator without values", spec("{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchExpressions: [{key: a, operator: In}]}}"), "bad-selector", 4),
+        ("impossible label", spec("{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {\"a b\": c}}}"), "bad-selector", 4),
+        ("backwards range", spec("{cidrs: [10.20.0.0/16], blockSize: 24, reserved: [10.20.0.9-10.20.0.1]}"), "bad-range", 4),
+        ("two policies", twice(pool("a", GOOD), "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n---\napiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: q}\nspec: {}\n".into()), "two-policies", 13),
+        ("pin of an excluded block", twice(pool("a", GOOD), twice(pin("n", "10.20.0.0/24"), "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.20.0.0/20]}\n".into())), "pin-excluded", 8),
+        ("no YAML", "kind: [IPPool\nmetadata: }\n".into(), "yaml-syntax", 2),
+        ("duplicate key", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24, blockSize: 25}"), "yaml-syntax", 4),
+        ("a binary", "\u{0}\u{1}\u{2}".into(), "yaml-syntax", 1),
+        ("an alias bomb", alias_bomb(), "yaml-too-large", 9),
+        ("deep nesting", format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000)), "yaml-too-large", 1),
+    ]
+}
+
+fn alias_bomb() -> String {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let below = level - 1;
+        let aliases = vec![format!("*a{below}"); 10].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    text
+}
+
+fn folder() -> Folder {
+    Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]))])
+}
+
+#[test]
+fn each_fault_is_named_with_its_line_and_nothing_is_written() {
+    for (what, text, rule, line) in cases() {
+        let folder = folder();
+        folder.write("pools/faulty.yaml", &text);
+        let before = folder.read("cluster.json");
+        let ran = folder.run(&["validate", "-o", "json"]).expect(3);
+        let report = ran.json();
+        let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["rule"] == rule);
+        let finding = found.unwrap_or_else(|| panic!("{what}: no {rule} in {report:#}"));
+        assert_eq!(finding["origin"]["file"], "pools/faulty.yaml", "{what}");
+        assert_eq!(finding["origin"]["line"], line, "{what}: {finding:#}");
+        assert!(finding["help"].as_str().is_some_and(|help| !help.is_empty()), "{what}: {finding:#}");
+        let human = folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(3);
+        assert!(human.stderr.contains(&format!("cilium-ipam::{rule}")), "{what}: {}", human.stderr);
+        assert!(human.stderr.contains(&format!("faulty.yaml:{line}")), "{what}: {}", human.stderr);
+        assert_eq!(folder.read("cluster.json"), before, "{what}");
+    }
+}
+
+#[test]
+fn every_fault_of_every_file_at_once() {
+    let folder = folder();
+    folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.1/16, nonsense], blocksize: 24}"));
+    folder.write(
+        "pools/deep/b.yaml",
+        pool("b", "{cidrs: [10.20.0.1/16, nonsense], blockSize: 24, reserved: [x], priority: 1}"),
+    );
+    folder.write("pools/c.yml", "kind: Pool\n---\nkind: [\n");
+    insta::assert_snapshot!(folder.run(&["validate"]).expect(3).all());
+}
+
+#[test]
+fn places_that_are_no_files() {
+    let folder = folder();
+    let rule = |arguments: &[&str]| {
+        let ran = folder.run(&[arguments, &["-o", "json"]].concat()).expect(3);
+        ran.json()["findings"][0]["rule"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(rule(&["validate", "nowhere"]), "missing-directory");
+    std::fs::create_dir(folder.join("empty")).unwrap();
+    assert_eq!(rule(&["validate", "empty"]), "empty-directory");
+    folder.write("latin/a.yaml", b"kind: IPP\xf6l\n");
+    assert_eq!(rule(&["validate", "latin"]), "not-utf8");
+    folder.write("large/a.yaml", vec![b'#'; 50 * 1024 * 1024]);
+    assert_eq!(rule(&["validate", "large"]), "file-too-large");
+    folder.write("outside.yaml", pool("a", GOOD));
+    std::fs::create_dir(folder.join("linked")).unwrap();
+    std::os::unix::fs::symlink(folder.join("outside.yaml"), folder.join("linked/a.yaml")).unwrap();
+    assert_eq!(rule(&["validate", "linked"]), "link-outside");
+    std::fs::create_dir(folder.join("dangling")).unwrap();
+    std::os::unix::fs::symlink("gone.yaml", folder.join("dangling/a.yaml")).unwrap();
+    assert_eq!(rule(&["validate", "dangling"]), "unreadable-file");
+}
+
+#[test]
+fn links_within_the_directory_are_followed_once() {
+    let folder = folder();
+    folder.write("pools/.data/a.yaml", pool("a", GOOD));
+    std::os::unix::fs::symlink(".data/a.yaml", folder.join("pools/a.yaml")).unwrap();
+    std::os::unix::fs::symlink(".", folder.join("pools/loop")).unwrap();
+    assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 1 pool, 0 pins, 0 warnings\n");
+}
+
+#[test]
+fn hostile_names_do_not_reach_the_terminal() {
+    let folder = folder();
+    folder.write("pools/a.yaml", pool("a", "{cidrs: [\"\\e[31mred\\u202e\"], blockSize: 24}"));
+    let ran = folder.run(&["validate"]).expect(3);
+    assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains('\u{202e}'), "{}", ran.stderr);
+}
+
+#[test]
+fn warnings_do_not_stop_a_plan() {
+    let folder = folder();
+    folder.write("pools/a.yaml", pool("a", "{cidrs: [20.0.10.0/24], blockSize: 26}"));
+    let ran = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0);
+    assert_eq!(ran.json()["findings"][0]["rule"], "foreign-address-space");
+    folder.write("pools/policy.yaml", "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {ownAddressSpace: [20.0.0.0/8]}\n");
+    let ran = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0);
+    assert_eq!(ran.json()["findings"].as_array().unwrap().len(), 0);
+}

@@ -1,0 +1,211 @@
+//! A cluster that is kept in a file: what is read from it, what is written to it, and what blocks.
+
+use serde_json::Value;
+
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+
+const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+
+fn folder(version: &str, settings: &str, items: &[String], pools: &[String]) -> Folder {
+    Folder::new(&[("cluster.json", &cluster(version, settings, items)), ("pools/a.yaml", &pools.join("---\n"))])
+}
+
+fn plan(folder: &Folder) -> Value {
+    folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json()
+}
+
+/// The first blocked reason.
+fn blocked(folder: &Folder) -> String {
+    plan(folder)["blocked"][0]["reason"].as_str().unwrap_or("nothing is blocked").to_owned()
+}
+
+#[test]
+fn what_is_not_written_stays_byte_for_byte() {
+    let folder = folder(
+        "1.19.3",
+        KUBERNETES,
+        &[node("n1", "a", &holds("10.20.7.0/24")), node("n2", "a", "")],
+        &[pool("a", POOL)],
+    );
+    let before = folder.read("cluster.json");
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    let after = folder.read("cluster.json");
+    let lines: Vec<&str> = before.lines().filter(|line| !line.contains("\"n2\"")).collect();
+    assert!(lines.iter().all(|line| after.contains(line)), "{after}");
+    let list: Value = serde_json::from_str(&after).unwrap();
+    let n2 = &list["items"][3];
+    assert_eq!(n2["spec"], serde_json::json!({"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24"]}));
+    assert_eq!(n2["metadata"]["resourceVersion"], "8");
+}
+
+#[test]
+fn blocks_with_their_reasons() {
+    let kubernetes = |more: &str| format!("{KUBERNETES}{more}");
+    let annotation =
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+    let with_policy = [pool("a", POOL), annotation.to_owned()];
+    let bare = [node("n", "a", "")];
+    let controller = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kcm","namespace":"kube-system","labels":{"component":"kube-controller-manager"}},"spec":{"containers":[{"name":"kcm","command":["kube-controller-manager","--allocate-node-cidrs=true"]}]}}"#;
+    let cases = [
+        (folder("1.19.3", r#""ipam":"cluster-pool""#, &bare, &[pool("a", POOL)]), "ipam `cluster-pool`"),
+        (folder("1.19.3", "", &bare, &[pool("a", POOL)]), "ipam `cluster-pool`"),
+        (folder("1.19.3", r#""ipam":"eni""#, &bare, &[pool("a", POOL)]), "another allocator"),
+        (folder("1.19.3", r#""ipam":"novel""#, &bare, &[pool("a", POOL)]), "unknown ipam `novel`"),
+        (folder("1.19.3", KUBERNETES, &bare, &with_policy), "annotate-k8s-node is not \"true\""),
+        (folder("digest-only", KUBERNETES, &bare, &with_policy), "version is not known"),
+        (
+            folder("1.19.3", KUBERNETES, &[node("n", "a", ""), controller.into()], &[pool("a", POOL)]),
+            "--allocate-node-cidrs=true",
+        ),
+        (
+            folder("1.19.3", KUBERNETES, &[node("n", "a", r#""podCIDRs":["ten"]"#)], &[pool("a", POOL)]),
+            "cannot be read",
+        ),
+        (
+            folder("1.19.3", KUBERNETES, &bare, &[pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24, disabled: true}")]),
+            "a is disabled",
+        ),
+        (
+            folder(
+                "1.19.3",
+                KUBERNETES,
+                &bare,
+                &[pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}")],
+            ),
+            "no pool matches",
+        ),
+        (
+            folder(
+                "1.19.3",
+                KUBERNETES,
+                &[node("n", "a", &holds("10.20.1.0/24"))],
+                &[pool("a", POOL), pin("n", "10.20.2.0/24")],
+            ),
+            "never moves by itself",
+        ),
+        (
+            folder(
+                "1.19.3",
+                KUBERNETES,
+                &[node("n", "a", ""), node("m", "a", &holds("10.20.2.0/24"))],
+                &[pool("a", POOL), pin("n", "10.20.2.0/24")],
+            ),
+            "held by node m",
+        ),
+        (
+            folder(
+                "1.19.3",
+                KUBERNETES,
+                &[node("n", "a", &holds("10.20.2.0/24"))],
+                &[pool("a", "{cidrs: [10.20.0.0/16, \"fd00::/48\"], blockSize: {ipv4: 24, ipv6: 64}}")],
+            ),
+            "write-once",
+        ),
+        (
+            folder("1.19.3", &kubernetes(r#","annotate-k8s-node":"no""#), &bare, &with_policy),
+            "annotate-k8s-node is not \"true\"",
+        ),
+    ];
+    for (folder, expected) in cases {
+        let reason = blocked(&folder);
+        assert!(reason.contains(expected), "{reason} / {expected}");
+        folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    }
+}
+
+#[test]
+fn without_cilium_everything_waits() {
+    let list = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{}]}}"#, node("n", "a", ""));
+    let folder = Folder::new(&[("cluster.json", &list), ("pools/a.yaml", &pool("a", POOL))]);
+    assert!(blocked(&folder).contains("no cilium-config"));
+}
+
+#[test]
+fn taken_addresses_are_never_handed_out() {
+    let cilium_node = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"gone"},"spec":{"ipam":{"podCIDRs":["10.20.0.0/24"]}}}"#;
+    let balancers = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb"},"spec":{"cidrs":[{"cidr":"10.20.1.128/25"}],"blocks":[{"start":"10.20.2.9","stop":"10.20.2.10"},{"start":"10.20.3.1"}]}}"#;
+    let services = r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.20.4.0/24"]}}"#;
+    let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"m","uid":"u","resourceVersion":"1","annotations":{"io.cilium.network.ipv4-pod-cidr":"10.20.5.0/24"}},"spec":{},"status":{"addresses":[{"type":"InternalIP","address":"10.20.6.1"}]}}"#;
+    let items = [cilium_node, balancers, services, annotated].map(str::to_owned);
+    let policy =
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.20.8.0/24]}\n"
+            .to_owned();
+    let pools = [
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24, reserved: [10.20.7.0/24]}"),
+        policy,
+        pin("absent", "10.20.9.0/24"),
+    ];
+    let folder = folder("1.11.9", KUBERNETES, &[items.to_vec(), vec![node("n", "a", "")]].concat(), &pools);
+    let plan = plan(&folder);
+    assert_eq!(plan["changes"][0]["name"], "n");
+    assert_eq!(plan["changes"][0]["after"][0], "10.20.10.0/24");
+}
+
+#[test]
+fn a_block_that_only_the_wrong_field_shows_is_written_where_it_is_read() {
+    let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"1","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.20.5.0/24"}},"spec":{}}"#;
+    let folder = folder("1.19.3", KUBERNETES, &[annotated.into()], &[pool("a", POOL)]);
+    let plan = plan(&folder);
+    assert_eq!(
+        plan["summary"],
+        serde_json::json!({"assign": 0, "release": 0, "update": 1, "delete": 0, "moved": 0, "blocked": 0, "unchanged": 0})
+    );
+    assert_eq!(plan["changes"][0]["after"][0], "10.20.5.0/24");
+}
+
+#[test]
+fn drift_has_an_author() {
+    let drifted = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"1","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.20.9.0/24"},"managedFields":[{"manager":"kubectl-annotate","operation":"Update","time":"2026-02-01T10:00:00Z","fieldsV1":{"f:metadata":{"f:annotations":{"f:network.cilium.io/ipv4-pod-cidr":{}}}}}]},"spec":{"podCIDR":"10.20.5.0/24","podCIDRs":["10.20.5.0/24"]}}"#;
+    let folder = folder("1.19.3", KUBERNETES, &[drifted.into()], &[pool("a", POOL)]);
+    let drift = &plan(&folder)["drift"][0];
+    assert_eq!((drift["expected"].as_str(), drift["seen"].as_str()), (Some("10.20.5.0/24"), Some("10.20.9.0/24")));
+    assert_eq!(
+        (drift["manager"].as_str(), drift["time"].as_str()),
+        (Some("kubectl-annotate"), Some("2026-02-01T10:00:00Z"))
+    );
+}
+
+#[test]
+fn blocks_held_twice_are_said() {
+    let items = [node("n", "a", &holds("10.20.1.0/24")), node("m", "a", &holds("10.20.0.0/23"))];
+    let finding = &plan(&folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]))["findings"][0];
+    assert_eq!(finding["rule"], "block-held-twice");
+}
+
+#[test]
+fn files_that_are_no_cluster() {
+    let folder = folder("1.19.3", KUBERNETES, &[node("n", "a", ""), node("n", "a", "")], &[pool("a", POOL)]);
+    let plan = |file: &str| folder.run(&["plan", "--cluster", file]).expect(8).stderr;
+    assert!(plan("cluster.json").contains("is there twice"));
+    assert!(plan("missing.json").contains("missing.json"));
+    folder.write("node.json", node("n", "a", ""));
+    assert!(plan("node.json").contains("not a List"));
+    folder.write("text.yaml", "just text\n");
+    assert!(plan("text.yaml").contains("not a List"));
+    folder.write("half.json", "{\"kind\": \"List\", \"items\": [");
+    assert!(plan("half.json").contains("not a List"));
+}
+
+#[test]
+fn nobody_is_asked_without_a_terminal() {
+    let folder = folder("1.19.3", KUBERNETES, &[node("n", "a", "")], &[pool("a", POOL)]);
+    let before = folder.read("cluster.json");
+    let ran = folder.run(&["apply", "--cluster", "cluster.json"]).expect(1);
+    assert!(ran.stderr.contains("--auto-approve"), "{}", ran.stderr);
+    assert_eq!(folder.read("cluster.json"), before);
+}
+
+#[test]
+fn a_snapshot_of_a_file_plans_the_same() {
+    let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"password":"aHVudGVyMg=="}}"#;
+    let folder = folder(
+        "1.19.3",
+        &format!(r#"{KUBERNETES},"password":"hunter2""#),
+        &[secret.into(), node("n", "a", "")],
+        &[pool("a", POOL)],
+    );
+    folder.run(&["snapshot", "--cluster", "cluster.json", "--out", "snapshot.json"]).expect(0);
+    assert!(!folder.read("snapshot.json").contains("hunter2") && !folder.read("snapshot.json").contains("aHVudGVyMg"));
+    let of_snapshot = folder.run(&["plan", "--cluster", "snapshot.json", "-o", "json"]).expect(0);
+    assert_eq!(of_snapshot.stdout, folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).stdout);
+}

@@ -1,0 +1,173 @@
+//! Properties of plans over generated files and clusters, against a planner that is too simple to be wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cilium_ipam::check;
+use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
+use cilium_ipam::model::Severity;
+use cilium_ipam::net::Block;
+use cilium_ipam::observed::{Observed, ObservedKind, Reader};
+use cilium_ipam::plan::{Plan, PlanDocument, plan};
+use proptest::prelude::*;
+
+use super::support::{holds, node, pin, pool};
+
+/// A small world: two pools of eight blocks, a fallback of four, and up to twenty nodes.
+#[derive(Clone, Debug)]
+struct World {
+    /// Rack of each node, and the number of the block that it holds.
+    nodes: Vec<(char, Option<u8>)>,
+    /// Node and number of the block that it is pinned to.
+    pins: Vec<(usize, u8)>,
+    /// Reserved blocks of pool a.
+    reserved: BTreeSet<u8>,
+    priority: i8,
+}
+
+const RACK_A: std::ops::Range<u8> = 0..8;
+const RACK_B: std::ops::Range<u8> = 8..16;
+const FALLBACK: std::ops::Range<u8> = 16..20;
+
+fn block(number: u8) -> String {
+    format!("10.0.0.{}/28", u32::from(number) * 16 % 256)
+        .replace("10.0.0.", if number < 16 { "10.0.0." } else { "10.0.1." })
+}
+
+impl World {
+    fn documents(&self) -> Documents {
+        let reserved: Vec<String> = self.reserved.iter().map(|number| block(*number)).collect();
+        let rack = |range: &str, rack: &str, more: &str| {
+            format!("{{cidrs: [{range}], blockSize: 28, nodeSelector: {{matchLabels: {{rack: {rack}}}}}{more}}}")
+        };
+        let mut documents = vec![
+            pool("a", &rack("10.0.0.0/25", "a", &format!(", reserved: [{}]", reserved.join(", ")))),
+            pool("b", &rack("10.0.0.128/25", "b", "")),
+            pool("fallback", &format!("{{cidrs: [10.0.1.0/26], blockSize: 28, priority: {}}}", self.priority)),
+        ];
+        documents.extend(self.pins.iter().map(|(node, number)| pin(&format!("n{node:02}"), &block(*number))));
+        Documents { files: vec![SourceFile { path: "pools.yaml".into(), text: documents.join("---\n").into() }] }
+    }
+
+    fn desired(&self) -> Option<Desired> {
+        let (desired, mut findings) = lower(&self.documents());
+        findings.extend(check::files(&desired));
+        findings.iter().all(|finding| finding.severity != Severity::Error).then_some(desired)
+    }
+
+    fn observed(&self, given: &BTreeMap<String, Block>) -> Observed {
+        let mut reader = Reader::default();
+        let config = r#"{"metadata":{"name":"cilium-config","namespace":"kube-system"},"data":{"ipam":"kubernetes"}}"#;
+        reader.object(ObservedKind::CiliumConfig, config).unwrap();
+        for (index, (rack, held)) in self.nodes.iter().enumerate() {
+            let name = format!("n{index:02}");
+            let held = given.get(&name).map(ToString::to_string).or(held.map(block));
+            let object = node(&name, &rack.to_string(), &held.map(|cidr| holds(&cidr)).unwrap_or_default());
+            reader.object(ObservedKind::Node, &object).unwrap();
+        }
+        reader.finish()
+    }
+
+    fn plan(&self, given: &BTreeMap<String, Block>) -> Option<Plan> {
+        Some(plan(&self.desired()?, &self.observed(given), Vec::new()))
+    }
+
+    /// Node by node, block by block, in the words of the documentation.
+    fn naive(&self) -> BTreeMap<String, String> {
+        let mut taken: BTreeSet<u8> = self.nodes.iter().filter_map(|(_, held)| *held).collect();
+        let pinned: BTreeMap<usize, u8> = self.pins.iter().copied().collect();
+        let mut given = BTreeMap::new();
+        for (node, number) in pinned.iter().filter(|(node, _)| **node < self.nodes.len()) {
+            if self.nodes[*node].1.is_none() && !taken.contains(number) {
+                given.insert(format!("n{node:02}"), block(*number));
+            }
+        }
+        taken.extend(pinned.values());
+        for (index, (rack, held)) in self.nodes.iter().enumerate() {
+            if held.is_some() || pinned.contains_key(&index) {
+                continue;
+            }
+            let own: Vec<u8> = match rack {
+                'a' => RACK_A.filter(|number| !self.reserved.contains(number)).collect(),
+                'b' => RACK_B.collect(),
+                _ => Vec::new(),
+            };
+            let in_order: Vec<u8> = if self.priority > 0 {
+                FALLBACK.chain(own).collect()
+            } else {
+                own.into_iter().chain(FALLBACK).collect()
+            };
+            if let Some(number) = in_order.into_iter().find(|number| !taken.contains(number)) {
+                taken.insert(number);
+                given.insert(format!("n{index:02}"), block(number));
+            }
+        }
+        given
+    }
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    let held = prop::collection::btree_set(0u8..20, 0..8);
+    let racks = prop::collection::vec(prop::sample::select(vec!['a', 'b', 'c']), 0..20);
+    let pins = prop::collection::btree_map(0usize..22, 0u8..20, 0..5);
+    let reserved = prop::collection::btree_set(0u8..8, 0..4);
+    (racks, held, pins, reserved, -1i8..=1, any::<u64>()).prop_map(|(racks, held, pins, reserved, priority, seed)| {
+        let mut held: Vec<u8> = held.into_iter().collect();
+        let mut turn = seed;
+        let nodes = racks.into_iter().map(|rack| {
+            turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (rack, if turn >> 63 == 1 { held.pop() } else { None })
+        });
+        World { nodes: nodes.collect(), pins: pins.into_iter().collect(), reserved, priority }
+    })
+}
+
+fn given(plan: &Plan) -> BTreeMap<String, Block> {
+    plan.changes.iter().map(|change| (change.node.to_string(), change.after[0])).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_as_the_naive_planner_does(world in worlds()) {
+        let Some(plan) = world.plan(&BTreeMap::new()) else { return Ok(()) };
+        let given: BTreeMap<String, String> = given(&plan).into_iter().map(|(node, block)| (node, block.to_string())).collect();
+        prop_assert_eq!(given, world.naive());
+    }
+
+    #[test]
+    fn nothing_overlaps_nothing_moves_and_nothing_is_left(world in worlds()) {
+        let Some(plan) = world.plan(&BTreeMap::new()) else { return Ok(()) };
+        let given = given(&plan);
+        let held = world.nodes.iter().filter_map(|(_, held)| held.map(|number| block(number).parse::<Block>().unwrap()));
+        let all: Vec<Block> = held.chain(given.values().copied()).collect();
+        for (index, one) in all.iter().enumerate() {
+            prop_assert!(all[index + 1..].iter().all(|other| !one.overlaps(*other)), "{:?}", all);
+        }
+        prop_assert!(plan.changes.iter().all(|change| change.before.is_empty()));
+        prop_assert_eq!(PlanDocument::new(&plan, "pools").summary.moved, 0);
+        prop_assert_eq!(world.plan(&given).unwrap().changes, vec![]);
+        prop_assert_eq!(plan.changes.len() + plan.blocked.len() + plan.unchanged.len(), world.nodes.len());
+    }
+
+    #[test]
+    fn any_applied_part_plans_to_the_rest(world in worlds(), part in any::<u32>()) {
+        let Some(plan) = world.plan(&BTreeMap::new()) else { return Ok(()) };
+        let all = given(&plan);
+        let applied = |index: usize| part >> (index % 32) & 1 == 1;
+        let first: BTreeMap<String, Block> = all.iter().enumerate().filter(|(i, _)| applied(*i)).map(|(_, (n, b))| (n.clone(), *b)).collect();
+        let rest: BTreeMap<String, Block> = all.iter().filter(|(node, _)| !first.contains_key(*node)).map(|(n, b)| (n.clone(), *b)).collect();
+        prop_assert_eq!(given(&world.plan(&first).unwrap()), rest);
+    }
+
+    #[test]
+    fn more_pools_and_nodes_never_move_what_is_held(world in worlds(), more in worlds()) {
+        let Some(plan) = world.plan(&BTreeMap::new()) else { return Ok(()) };
+        let mut larger = world.clone();
+        larger.nodes.extend(more.nodes.iter().map(|(rack, _)| (*rack, None)));
+        larger.pins = more.pins;
+        larger.reserved = more.reserved;
+        let Some(again) = larger.plan(&given(&plan)) else { return Ok(()) };
+        prop_assert!(again.changes.iter().all(|change| !given(&plan).contains_key(change.node.as_str())));
+    }
+}

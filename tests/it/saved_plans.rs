@@ -1,0 +1,99 @@
+//! Saved plans: exactly what was reviewed, or nothing.
+
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+
+const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+
+fn saved(items: &[String]) -> Folder {
+    let folder =
+        Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, items)), ("pools/a.yaml", &pool("a", POOL))]);
+    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    folder
+}
+
+fn apply(folder: &Folder, code: i32) -> String {
+    let before = folder.read("cluster.json");
+    let ran = folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(code);
+    if code != 0 {
+        assert_eq!(folder.read("cluster.json"), before, "nothing may be written");
+    }
+    ran.stderr
+}
+
+#[test]
+fn a_saved_plan_needs_no_approval_and_gives_what_it_says() {
+    let folder = saved(&[node("n", "a", "")]);
+    apply(&folder, 0);
+    assert!(folder.read("cluster.json").contains("10.20.0.0/24"));
+    assert!(apply(&folder, 4).contains("nothing is left to do for it"));
+}
+
+#[test]
+fn what_does_not_matter_leaves_it_current() {
+    let folder = saved(&[node("n", "a", "")]);
+    let heartbeat = node("n", "a", "").replace("\"resourceVersion\":\"7\"", "\"resourceVersion\":\"9\"");
+    let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","namespace":"shop"},"spec":{}}"#;
+    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &[heartbeat, service.into(), node("joined", "a", "")]));
+    folder.write("pools/a.yaml", format!("# a comment\n{}", pool("a", POOL)));
+    assert!(apply(&folder, 0).contains("1 change is due that the saved plan does not have"));
+    assert!(!folder.read("cluster.json").contains("10.20.1.0/24"));
+}
+
+#[test]
+fn what_matters_makes_it_stale_with_the_difference() {
+    let bare = || saved(&[node("n", "a", "")]);
+    let folder = bare();
+    folder.write(
+        "cluster.json",
+        cluster("1.19.3", KUBERNETES, &[node("n", "a", ""), node("m", "a", &holds("10.20.0.0/24"))]),
+    );
+    assert!(apply(&folder, 4).contains("saved 10.20.0.0/24 by node-spec, would now get 10.20.1.0/24"));
+
+    let folder = bare();
+    folder.write("pools/a.yaml", pool("a", "{cidrs: [10.21.0.0/16], blockSize: 24}"));
+    assert!(apply(&folder, 4).contains("would now get 10.21.0.0/24"));
+
+    let folder = bare();
+    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &[node("n", "a", "").replace("uid-n", "uid-other")]));
+    assert!(apply(&folder, 4).contains("another object by now"));
+
+    let folder = bare();
+    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &[]));
+    assert!(apply(&folder, 4).contains("but it is gone"));
+
+    let folder = bare();
+    folder.write("cluster.json", cluster("1.19.3", r#""ipam":"eni""#, &[node("n", "a", "")]));
+    assert!(apply(&folder, 4).contains("now blocked"));
+}
+
+#[test]
+fn new_pools_with_further_changes_make_it_stale() {
+    let only_a = "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}";
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &[node("n", "a", ""), node("m", "b", "")])),
+        ("pools/a.yaml", &pool("a", only_a)),
+    ]);
+    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    folder.write(
+        "pools/b.yaml",
+        pool("b", "{cidrs: [10.21.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}"),
+    );
+    assert!(apply(&folder, 4).contains("not in the saved plan, would now get 10.21.0.0/24"));
+}
+
+#[test]
+fn edited_and_foreign_files_are_refused() {
+    let folder = saved(&[node("n", "a", "")]);
+    let plan = folder.read("plan.json");
+    folder.write("plan.json", plan.replace("10.20.0.0/24", "10.20.66.0/24"));
+    assert!(apply(&folder, 1).contains("do not match its digest"));
+    folder.write("plan.json", plan.replace("\"format_version\": \"1.0\"", "\"format_version\": \"2.0\""));
+    assert!(apply(&folder, 1).contains("format version 2.0"));
+    folder.write(
+        "plan.json",
+        plan.replace("\"format_version\": \"1.0\",", "\"format_version\": \"1.7\", \"novelty\": 1,"),
+    );
+    apply(&folder, 0);
+    folder.write("plan.json", &plan[..plan.len() / 2]);
+    assert!(apply(&folder, 1).contains("not a saved plan"));
+}

@@ -1,0 +1,129 @@
+//! Runs the program in a folder of its own, without the person's environment.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// Where the repository lies.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What a run of the program gave.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Fails unless the exit code is this one.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Stdout as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
+    /// Everything, as a snapshot shows it.
+    pub fn all(&self) -> String {
+        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// The program, to be run in `folder`.
+pub fn program(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cilium-ipam"));
+    command.current_dir(folder).args(arguments).env_clear().env("HOME", folder).env("COLUMNS", "100");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs the program in `folder`.
+pub fn run(folder: &Path, arguments: &[&str]) -> Ran {
+    let output = program(folder, arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// A temporary folder with files in it.
+pub struct Folder(TempDir);
+
+impl Folder {
+    pub fn new(files: &[(&str, &str)]) -> Folder {
+        let folder = Folder(TempDir::new().unwrap());
+        for (name, content) in files {
+            folder.write(name, content);
+        }
+        folder
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.join(name)).unwrap()
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        run(self.path(), arguments)
+    }
+}
+
+/// A pool document.
+pub fn pool(name: &str, spec: &str) -> String {
+    format!("apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+}
+
+/// A pin document.
+pub fn pin(node: &str, cidr: &str) -> String {
+    format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{podCIDRs: [\"{cidr}\"]}}\n"
+    )
+}
+
+/// A cluster file with Cilium in `ipam: kubernetes` and these further items, as JSON objects.
+pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
+    let config = format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-config","namespace":"kube-system"}},"data":{{{settings}}}}}"#
+    );
+    let daemon_set = format!(
+        r#"{{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{{"name":"cilium","namespace":"kube-system","labels":{{"k8s-app":"cilium"}}}},"spec":{{"template":{{"spec":{{"containers":[{{"name":"cilium-agent","image":"quay.io/cilium/cilium:v{version}"}}]}}}}}}}}"#
+    );
+    let all: Vec<&str> =
+        [config.as_str(), daemon_set.as_str()].into_iter().chain(items.iter().map(String::as_str)).collect();
+    format!("{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n", all.join(",\n"))
+}
+
+/// Cilium's setting for pod CIDRs from Nodes.
+pub const KUBERNETES: &str = r#""ipam":"kubernetes""#;
+
+/// A Node with a label `rack` and, perhaps, a spec.
+pub fn node(name: &str, rack: &str, spec: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}","uid":"uid-{name}","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"rack":"{rack}"}}}},"spec":{{{spec}}}}}"#
+    )
+}
+
+/// The spec of a Node that holds one block.
+pub fn holds(cidr: &str) -> String {
+    format!(r#""podCIDR":"{cidr}","podCIDRs":["{cidr}"]"#)
+}

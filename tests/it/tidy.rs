@@ -1,0 +1,82 @@
+//! Rules of the repository as tests: who may import whom, and what every module must have.
+
+use std::path::{Path, PathBuf};
+
+use super::support::repository;
+
+/// The rooms from left to right; a room may import what stands before its own group, and nothing else.
+const ROOMS: &[&[&str]] = &[
+    &["net"],
+    &["model"],
+    &["desired", "observed", "alloc"],
+    &["check"],
+    &["plan"],
+    &["render", "cluster"],
+    &["apply", "source"],
+    &["run"],
+    &["cli"],
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn without_tests(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
+#[test]
+fn rooms_import_only_to_the_left() {
+    let group = |room: &str| ROOMS.iter().position(|group| group.contains(&room));
+    for file in sources(&repository().join("src")) {
+        let relative = file.strip_prefix(repository().join("src")).unwrap();
+        let room = relative.iter().next().unwrap().to_str().unwrap();
+        if room.ends_with(".rs") {
+            continue;
+        }
+        let here = group(room).unwrap_or_else(|| panic!("room {room} is not in the table"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        for import in text.split("crate::").skip(1) {
+            let imported: String = import.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            if let Some(there) = group(&imported) {
+                assert!(there < here || imported == room, "{} imports {imported}", relative.display());
+            }
+        }
+        if relative != Path::new("cluster/live.rs") {
+            assert!(!text.contains("use kube::"), "{} imports kube", relative.display());
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is_for_and_stays_small() {
+    let folders = ["src", "ci", "tests"].map(|folder| repository().join(folder));
+    for file in folders.iter().flat_map(|folder| sources(folder)) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("//!"), "{} does not open with `//!`", file.display());
+        let lines = without_tests(&text).lines().count();
+        let limit = if file.starts_with(repository().join("src")) { 400 } else { 600 };
+        assert!(lines <= limit, "{} has {lines} lines", file.display());
+        for word in ["TODO", "FIXME", "XXX", "dbg!"] {
+            assert!(file.ends_with("tidy.rs") || !text.contains(word), "{} has {word}", file.display());
+        }
+    }
+}
+
+#[test]
+fn only_the_code_map_knows_features() {
+    for file in sources(&repository().join("src")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(file.ends_with("src/lib.rs") || !text.contains("cfg(feature"), "{}", file.display());
+    }
+}
