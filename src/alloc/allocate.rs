@@ -14,6 +14,8 @@ pub struct Demand {
     pub node: NodeName,
     /// The families that it has no block of, and could use.
     pub families: Vec<Family>,
+    /// Those of them that it cannot do without: a pool that lacks one is passed over.
+    pub required: Vec<Family>,
     /// The pools to try, best first.
     pub candidates: Arc<[PoolId]>,
 }
@@ -25,6 +27,8 @@ pub enum PassedOver {
     Full,
     /// It is disabled.
     Disabled,
+    /// It has no CIDR of a family that the node cannot do without.
+    Lacks(Family),
 }
 
 /// Blocks for one node.
@@ -94,6 +98,10 @@ fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, F
     let mut passed_over = Vec::new();
     for &id in demand.candidates.iter() {
         let pool = supply.pool_mut(id);
+        if let Some(family) = demand.required.iter().find(|family| !pool.has(**family)) {
+            passed_over.push((id, PassedOver::Lacks(*family)));
+            continue;
+        }
         let needed: Vec<Family> = demand.families.iter().copied().filter(|family| pool.has(*family)).collect();
         if needed.is_empty() {
             return Outcome::NothingNeeded;
@@ -108,12 +116,16 @@ fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, F
         }
         passed_over.push((id, PassedOver::Full));
     }
-    let first_full = passed_over.iter().find(|(_, why)| *why == PassedOver::Full).or(passed_over.first());
-    let Some((first, _)) = first_full else { return Outcome::NoPool };
-    for family in &demand.families {
-        let pool = supply.pool_mut(*first);
-        if pool.has(*family) && (pool.giving() == Giving::Nothing || !pool.has_free(*family)) {
-            *missing.entry((*first, *family)).or_default() += 1;
+    if passed_over.is_empty() {
+        return Outcome::NoPool;
+    }
+    // Only a full pool can be short of blocks; a disabled one has them.
+    if let Some((first, _)) = passed_over.iter().find(|(_, why)| *why == PassedOver::Full) {
+        for family in &demand.families {
+            let pool = supply.pool_mut(*first);
+            if pool.has(*family) && !pool.has_free(*family) {
+                *missing.entry((*first, *family)).or_default() += 1;
+            }
         }
     }
     Outcome::Short { passed_over }
@@ -169,6 +181,7 @@ mod tests {
         let demand = |index| Demand {
             node: format!("n{index}").parse().unwrap(),
             families: Family::BOTH.into(),
+            required: Vec::new(),
             candidates: candidates.clone(),
         };
         let demands: Vec<Demand> = (0..nodes).map(demand).collect();

@@ -3,7 +3,7 @@
 use crate::desired::{Desired, Pool};
 use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Family, Range, overlapping_pairs};
-use crate::observed::{Observed, ObservedKind};
+use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind};
 
 fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
@@ -75,7 +75,7 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
 
 pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let off: Vec<Family> =
-        Family::BOTH.into_iter().filter(|family| observed.cilium.has_switched_off(*family)).collect();
+        Family::BOTH.into_iter().filter(|family| observed.cilium.use_of(*family) == FamilyUse::Off).collect();
     let finding = |pool: &Pool| {
         let family = pool.families().find(|family| off.contains(family))?;
         let message = format!("pool `{}` gives {family} blocks, but this Cilium has {family} switched off", pool.name);
@@ -105,4 +105,26 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         warning("blind-spot", message).help("allow `get` and `list` on it")
     };
     observed.blind_spots.iter().map(finding).collect()
+}
+
+/// What must be known before `spec.podCIDRs` is written, and is not.
+pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if desired.pools.is_empty() || observed.nodes.is_empty() {
+        return findings;
+    }
+    let hidden = |kind| observed.blind_spots.iter().any(|spot| spot.kind == kind);
+    if observed.controller_manager == NodeCidrAllocation::Unseen && !hidden(ObservedKind::ControllerManagerPod) {
+        let message =
+            "no Pod of kube-controller-manager is visible, so it is not known whether it hands out blocks too";
+        let finding = Finding::new(Severity::Info, Rule("controller-manager-unseen"), message);
+        findings.push(finding.help("make sure that it runs with --allocate-node-cidrs=false"));
+    }
+    if observed.service_ranges.is_empty() && !hidden(ObservedKind::ServiceCidr) {
+        let message =
+            "no ServiceCIDR is visible (Kubernetes 1.31 and later has them), so Service addresses are not kept free";
+        let finding = Finding::new(Severity::Info, Rule("service-cidr-unseen"), message);
+        findings.push(finding.help("list the Service CIDR under `excluded` in the Policy"));
+    }
+    findings
 }

@@ -111,7 +111,8 @@ pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
 }
 
 pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {
-    let mut pools: Vec<&Pool> = desired.pools.values().collect();
+    // The selector of a pool with faults may not be all that is written.
+    let mut pools: Vec<&Pool> = desired.pools.values().filter(|pool| !desired.faulty.contains(&pool.name)).collect();
     pools.sort_by(|a, b| (&a.selector, a.priority, &a.name).cmp(&(&b.selector, b.priority, &b.name)));
     let tied =
         pools.windows(2).filter(|pair| (&pair[0].selector, pair[0].priority) == (&pair[1].selector, pair[1].priority));

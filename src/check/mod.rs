@@ -4,6 +4,7 @@
 
 mod cluster;
 mod files;
+mod sizes;
 
 use crate::desired::Desired;
 use crate::model::Finding;
@@ -11,7 +12,8 @@ use crate::observed::Observed;
 
 /// What the files alone tell.
 pub fn files(desired: &Desired) -> Vec<Finding> {
-    let rules: [fn(&Desired) -> Vec<Finding>; 6] = [
+    let rules: [fn(&Desired) -> Vec<Finding>; 7] = [
+        sizes::too_small_for_cilium,
         files::overlapping_pools,
         files::block_pinned_twice,
         files::excluded_pins,
@@ -26,7 +28,8 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
 
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 5] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 6] = [
+        cluster::unseen_neighbours,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
         cluster::blocks_held_twice,

@@ -13,6 +13,7 @@ use super::target::Target;
 use super::{Common, Format, Reached, load_valid, output};
 use crate::apply::{Outcome, Stop};
 use crate::cluster::{ClusterError, Opening};
+use crate::observed::Observed;
 use crate::plan::{Change, Plan, PlanDocument, Staleness, still_wanted};
 use crate::render::{Detail, Paint, count, diagnostics, human, printable};
 use crate::run::{Applied, Loaded, apply_until_settled, observe_and_plan};
@@ -56,11 +57,16 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let saved = saved_plan(&arguments.what)?;
     let directory =
         saved.as_ref().map_or_else(|| arguments.what.clone(), |saved| PathBuf::from(&saved.source.directory));
+    if saved.is_some() && !directory.exists() {
+        let (plan, directory) = (arguments.what.display(), directory.display());
+        let message = format!("{plan} was made from `{directory}`, which is not here: run it where that directory is");
+        return Err(Failure::Failed(message));
+    }
     let loaded = load_valid(&directory)?;
     let cluster = common.target(Opening::Write).await?;
-    let (_, plan) = observe_and_plan(&cluster, &loaded).await?;
+    let (observed, plan) = observe_and_plan(&cluster, &loaded).await?;
     let changes = match &saved {
-        Some(saved) => saved_changes(saved, &plan)?,
+        Some(saved) => saved_changes(saved, &plan, &observed)?,
         None => approved_changes(arguments, common, &loaded, plan, &directory)?,
     };
     if changes.is_empty() {
@@ -70,25 +76,32 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     finish(arguments, &applied, failure)
 }
 
+/// A saved plan is a JSON object, whatever its name; anything else is a place with YAML files.
 fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
-    let is_yaml = what.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    if is_yaml || !what.is_file() {
+    if !what.is_file() {
         return Ok(None);
     }
     let fault =
         |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be applied: {error}", what.display()));
     let text = std::fs::read_to_string(what).map_err(|error| fault(&error))?;
+    let is_yaml = what.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    if is_yaml && !text.trim_start().starts_with('{') {
+        return Ok(None);
+    }
     PlanDocument::parse(&text).map(Some).map_err(|error| fault(&error))
 }
 
-fn saved_changes(saved: &PlanDocument, plan: &Plan) -> Result<Vec<Change>, Failure> {
-    match still_wanted(saved, plan) {
+fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Result<Vec<Change>, Failure> {
+    match still_wanted(saved, plan, observed) {
         Staleness::Stale(differences) => Err(Failure::Stale(differences)),
-        Staleness::Current { changes, further } => {
+        Staleness::Current { changes, further, done } => {
+            if done > 0 {
+                output::warn(&format!("done already: {} of the saved plan", count(done, "change")));
+            }
             if further > 0 {
                 output::warn(&format!(
-                    "{} is due that the saved plan does not have: run plan again for it",
-                    count(further, "change")
+                    "not in the saved plan: {}; run plan again for more",
+                    count(further, "further change")
                 ));
             }
             Ok(changes)
@@ -150,25 +163,29 @@ async fn send(
 
 fn finish(arguments: &Arguments, applied: &Applied, failure: Option<ClusterError>) -> Result<Reached, Failure> {
     let report = report(applied);
-    match arguments.output {
-        Format::Json => output::json(&report)?,
-        Format::Human => output::data(&summary(&report))?,
+    let printed = match arguments.output {
+        Format::Json => output::json(&report),
+        Format::Human => output::data(&summary(&report)),
+    };
+    // What happened to the cluster matters more than who reads of it.
+    match failure_of(applied, &report, failure) {
+        Some(failure) => Err(failure),
+        None => printed.map(|()| Reached::Done),
     }
-    // A file cluster that could not be saved has nothing of what it took.
-    if let Some(error) = failure {
-        return Err(error.into());
-    }
+}
+
+fn failure_of(applied: &Applied, report: &Report, failure: Option<ClusterError>) -> Option<Failure> {
     let left = report.not_applied.len() + report.unknown.len();
-    if left == 0 {
-        return Ok(Reached::Done);
-    }
     let message = format!("{} of {} not applied", left, count(applied.outcomes.len(), "change"));
     let all_beaten = applied.remaining().all(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)));
-    Err(match (applied.applied(), all_beaten) {
-        (0, true) => Failure::Beaten(message),
-        (0, false) if report.unknown.is_empty() => Failure::Failed(message),
-        _ => Failure::Partly(message),
-    })
+    match (applied.applied(), failure) {
+        (0, Some(error)) => Some(error.into()),
+        (_, Some(error)) => Some(Failure::Partly(format!("{message}: {error}"))),
+        (_, None) if left == 0 => None,
+        (0, None) if all_beaten => Some(Failure::Beaten(message)),
+        (0, None) if report.unknown.is_empty() => Some(Failure::Failed(message)),
+        (_, None) => Some(Failure::Partly(message)),
+    }
 }
 
 fn report(applied: &Applied) -> Report {

@@ -76,6 +76,12 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are pending.
+pub(super) fn usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
 fn hint_for(error: &ClusterError) -> &'static str {
     match error {
         ClusterError::Unreachable(_) | ClusterError::Credentials(_) => {
@@ -83,9 +89,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         }
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
         ClusterError::Expired { .. } => "the cluster is busy; try again",
-        ClusterError::File { .. } => {
-            "make one with `cilium-ipam snapshot`, or with `kubectl get nodes,ciliumnodes -o json`"
-        }
+        ClusterError::File { .. } => "make one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
         | ClusterError::Object(_)

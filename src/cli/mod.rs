@@ -86,7 +86,10 @@ enum Reached {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::usage(&error),
+    };
     let outcome = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime.block_on(run(&arguments)),
         Err(error) => Err(Failure::Failed(format!("the program cannot start: {error}"))),

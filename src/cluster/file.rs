@@ -50,18 +50,17 @@ enum Format {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Objects that differ from the text, by place.
+    /// Objects that were written, by place.
     changed: BTreeMap<usize, Value>,
+    /// Objects with the identity that an API server would have given them; the file does not get it unless they are written.
+    identified: BTreeMap<usize, Value>,
     resource_version: u64,
-    /// Whether a write happened, rather than only the identities that an API server would have given.
-    written: Writes,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Writes {
-    #[default]
-    None,
-    Some,
+impl State {
+    fn object(&self, place: usize) -> Option<&Value> {
+        self.changed.get(&place).or(self.identified.get(&place))
+    }
 }
 
 #[derive(Deserialize)]
@@ -115,6 +114,9 @@ impl FileCluster {
         let (mut file, locked) = open_file(path, opening)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|error| fault(error.to_string()))?;
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
         let format = if text.trim_start().starts_with('{') { Format::Json } else { Format::Yaml };
         let json = match format {
             Format::Json => text,
@@ -155,7 +157,9 @@ impl FileCluster {
             state.resource_version = state.resource_version.max(version);
             let Some(kind) = head.observed_kind() else { continue };
             if head.metadata.uid.is_empty() || head.metadata.resource_version.is_empty() {
-                state.changed.insert(places.len(), head.with_identity(item.get()).map_err(|error| error.to_string())?);
+                state
+                    .identified
+                    .insert(places.len(), head.with_identity(item.get()).map_err(|error| error.to_string())?);
             }
             places.push((kind, head.metadata.name, place(item)));
         }
@@ -188,7 +192,7 @@ impl FileCluster {
             return Err(WriteError::Superseded(format!("nodes \"{}\" not found", write.node)));
         };
         let mut state = self.state();
-        let mut node = match state.changed.get(&index) {
+        let mut node = match state.object(index) {
             Some(node) => node.clone(),
             None => serde_json::from_str(&self.json[self.places[index].2.clone()])
                 .map_err(|error| WriteError::Refused(error.to_string()))?,
@@ -211,7 +215,6 @@ impl FileCluster {
         let resource_version = state.resource_version.to_string();
         node["metadata"]["resourceVersion"] = json!(resource_version);
         state.changed.insert(index, node);
-        state.written = Writes::Some;
         Ok(Written { resource_version })
     }
 
@@ -235,7 +238,7 @@ impl FileCluster {
     fn save(&self) -> Result<(), ClusterError> {
         let fault = |message: String| ClusterError::File { path: self.path.display().to_string(), message };
         let state = self.state();
-        if state.written == Writes::None {
+        if state.changed.is_empty() {
             return Ok(());
         }
         let text = self.render(&state).map_err(fault)?;
@@ -277,7 +280,7 @@ impl Cluster for FileCluster {
     async fn list(&self, kind: ObservedKind, _namespace: &str, sink: Sink<'_>) -> Result<Seen, ClusterError> {
         let state = self.state();
         for (index, (_, _, place)) in self.places.iter().enumerate().filter(|(_, (of, _, _))| *of == kind) {
-            match state.changed.get(&index) {
+            match state.object(index) {
                 Some(object) => sink(&object.to_string())?,
                 None => sink(&self.json[place.clone()])?,
             }
@@ -351,7 +354,16 @@ pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn yaml_to_json(text: &str) -> Result<String, String> {
-    let value: Value = serde_yaml::from_str(text)
+    // As much as kubectl prints; depth and aliases, which kubectl hardly uses, keep their strict limits.
+    let options = serde_yaml::options! {
+        strict_booleans: true,
+        budget: serde_yaml::budget! {
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+        },
+    };
+    let value: Value = serde_yaml::from_str_with_options(text, options)
         .map_err(|error| format!("it is neither JSON nor YAML: {}", error.without_snippet()))?;
     serde_json::to_string(&value).map_err(|error| error.to_string())
 }

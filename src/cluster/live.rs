@@ -17,6 +17,12 @@ use crate::observed::ObservedKind;
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
 
+/// How often a busy server is asked again.
+const RETRIES: u32 = 5;
+
+/// Longest pause between two attempts, whatever the server asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// Longest time that one answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -37,6 +43,8 @@ pub struct LiveCluster {
 
 #[derive(Deserialize)]
 struct Page<'a> {
+    #[serde(default)]
+    kind: String,
     #[serde(default)]
     metadata: PageMetadata,
     #[serde(borrow)]
@@ -69,6 +77,7 @@ struct PatchedMetadata {
 
 struct Answer {
     status: StatusCode,
+    retry_after: Option<Duration>,
     body: Vec<u8>,
 }
 
@@ -97,6 +106,8 @@ impl LiveCluster {
             }
             None => Config::infer().await.map_err(|error| fault(&error))?,
         };
+        // The client's own retries are long, silent, and repeat writes whose fate is unknown.
+        config.default_retry = false;
         config.read_timeout = Some(TIMEOUT);
         config.write_timeout = Some(TIMEOUT);
         let client = Client::try_from(config).map_err(|error| fault(&error))?;
@@ -106,14 +117,33 @@ impl LiveCluster {
     async fn send(&self, request: Request<Body>) -> Result<Answer, String> {
         let response = self.client.send(request).await.map_err(|error| chain(&error))?;
         let status = response.status();
+        let seconds = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let retry_after = seconds.map(Duration::from_secs);
         let body = response.into_body().collect().await.map_err(|error| chain(&error))?;
-        Ok(Answer { status, body: body.to_bytes().into() })
+        Ok(Answer { status, retry_after, body: body.to_bytes().into() })
     }
 
     async fn get(&self, uri: String) -> Result<Answer, ClusterError> {
-        let request = Request::get(uri).header(header::ACCEPT, "application/json").body(Body::empty());
-        let request = request.map_err(|error| ClusterError::Unreachable(error.to_string()))?;
-        self.send(request).await.map_err(ClusterError::Unreachable)
+        let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+        let request = || Request::get(&uri).header(header::ACCEPT, "application/json").body(Body::empty());
+        self.send_patiently(request, &busy).await.map_err(ClusterError::Unreachable)
+    }
+
+    /// Sends a request again, a few times, while the answer is one of `busy`, after the time that the server asks for.
+    async fn send_patiently(
+        &self,
+        request: impl Fn() -> Result<Request<Body>, http::Error>,
+        busy: &[StatusCode],
+    ) -> Result<Answer, String> {
+        for attempt in 0..RETRIES {
+            let answer = self.send(request().map_err(|error| error.to_string())?).await?;
+            if !busy.contains(&answer.status) {
+                return Ok(answer);
+            }
+            let own = Duration::from_millis(200 << attempt);
+            tokio::time::sleep(answer.retry_after.unwrap_or(own).min(LONGEST_PAUSE)).await;
+        }
+        self.send(request().map_err(|error| error.to_string())?).await
     }
 
     /// Reads one collection page by page; the next page is on its way while this one is decoded.
@@ -126,9 +156,11 @@ impl LiveCluster {
     ) -> Result<Seen, ClusterError> {
         let resource = kind.resource();
         let mut answer = self.get(format!("{path}?limit={PAGE}{parameters}")).await?;
+        let mut token = String::new();
         loop {
             match answer.status {
-                StatusCode::NOT_FOUND => return Ok(Seen::NotServed),
+                // Later on it would mean that half of the list is missing.
+                StatusCode::NOT_FOUND if token.is_empty() => return Ok(Seen::NotServed),
                 StatusCode::FORBIDDEN => return Ok(Seen::Hidden(answer.message())),
                 StatusCode::GONE => return Err(ClusterError::Expired { resource }),
                 status if !status.is_success() => {
@@ -138,6 +170,14 @@ impl LiveCluster {
             }
             let malformed = |message: String| ClusterError::Malformed { resource, message };
             let page: Page<'_> = serde_json::from_slice(&answer.body).map_err(|error| malformed(error.to_string()))?;
+            let expected = format!("{}List", kind.api_version_and_kind().1);
+            let Some(items) = page.items.filter(|_| page.kind == expected) else {
+                return Err(malformed(format!("it is a `{}`, not a `{expected}`", page.kind.escape_debug())));
+            };
+            if !page.metadata.next.is_empty() && page.metadata.next == token {
+                return Err(malformed("it continues with the page that it just sent".to_owned()));
+            }
+            token.clone_from(&page.metadata.next);
             let next = (!page.metadata.next.is_empty()).then(|| {
                 let (cluster, uri) = (
                     self.clone(),
@@ -145,7 +185,7 @@ impl LiveCluster {
                 );
                 tokio::spawn(async move { cluster.get(uri).await })
             });
-            for object in page.items.unwrap_or_default() {
+            for object in items {
                 sink(object.get())?;
             }
             let Some(next) = next else { return Ok(Seen::All) };
@@ -170,12 +210,15 @@ impl Cluster for LiveCluster {
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         // Only the metadata comes back: a Node is large and nothing else of it is looked at.
-        let request = Request::patch(format!("/api/v1/nodes/{}?fieldManager=cilium-ipam", write.node))
-            .header(header::CONTENT_TYPE, "application/merge-patch+json")
-            .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-            .body(Body::from(write.patch.to_string().into_bytes()));
-        let request = request.map_err(|error| WriteError::Refused(error.to_string()))?;
-        let answer = self.send(request).await.map_err(WriteError::Unknown)?;
+        let request = || {
+            Request::patch(format!("/api/v1/nodes/{}?fieldManager=cilium-ipam", write.node))
+                .header(header::CONTENT_TYPE, "application/merge-patch+json")
+                .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+                .body(Body::from(write.patch.to_string().into_bytes()))
+        };
+        // A server that says 429 has not begun; after any other failure the fate of the write is unknown.
+        let answer =
+            self.send_patiently(request, &[StatusCode::TOO_MANY_REQUESTS]).await.map_err(WriteError::Unknown)?;
         match answer.status {
             status if status.is_success() => {
                 let object: PatchedObject =

@@ -1,7 +1,7 @@
 //! Reads everything that a plan needs, in the order in which nothing can be missed.
 
 use super::{Cluster, ClusterError, Seen};
-use crate::observed::{Observed, ObservedKind, Reader};
+use crate::observed::{Definition, Observed, ObservedKind, Reader};
 
 /// Where Cilium lives unless its DaemonSet says otherwise.
 const DEFAULT_NAMESPACE: &str = "kube-system";
@@ -28,7 +28,12 @@ async fn read<C: Cluster>(cluster: &C) -> Result<Observed, ClusterError> {
     for kind in ObservedKind::ALL {
         let namespace = reader.cilium_namespace().unwrap_or(DEFAULT_NAMESPACE).to_owned();
         let seen = cluster.list(kind, &namespace, &mut |object| reader.object(kind, object)).await?;
+        let installed = reader.definition_of_cilium_node() == Definition::Installed;
         match (seen, kind) {
+            (Seen::NotServed, ObservedKind::CiliumNode) if installed => {
+                let message = "its CustomResourceDefinition is there, but the server does not serve it".to_owned();
+                return Err(ClusterError::Indispensable { resource: kind.resource(), message });
+            }
             (Seen::Hidden(message), ObservedKind::Node | ObservedKind::CiliumNode) => {
                 return Err(ClusterError::Indispensable { resource: kind.resource(), message });
             }

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::schema::{DocumentKind, IpPoolDocument, NodeAssignmentDocument, PolicyDocument};
+use super::doubt::Doubt;
+use super::schema::{DocumentKind, IpPoolDocument, NodeAssignmentDocument, PolicyDocument, TextList};
 use super::tree::{Document, Step};
-use super::{Desired, Documents, lower_pin, lower_policy, lower_pool, structure, tree};
+use super::{Desired, Documents, SourceFile, lower_pin, lower_policy, lower_pool, structure, yaml};
 use crate::model::{Finding, Origin, Rule, Severity};
 use crate::net::{BlockError, Range, RangeError};
 
@@ -18,13 +19,35 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
     let mut lowering = Lowering::default();
     let mut files: Vec<_> = documents.files.iter().collect();
     files.sort();
-    for file in files {
-        match tree::parse(file) {
-            Ok(documents) => documents.iter().for_each(|document| lowering.document(document)),
-            Err(finding) => lowering.findings.push(*finding),
+    let mut count = 0;
+    for file in &files {
+        match yaml::parse(file) {
+            Ok(documents) => {
+                count += documents.len();
+                documents.iter().for_each(|document| lowering.document(document));
+            }
+            Err(finding) => {
+                lowering.findings.push(*finding);
+                lowering.doubt.note(None);
+            }
         }
     }
+    if count == 0 && lowering.findings.is_empty() {
+        lowering.findings.extend(nothing_in(&files));
+    }
     lowering.finish()
+}
+
+/// Files without documents ask for as little as a directory without files, which is far more often a slip than a wish.
+fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
+    let first = files.first()?;
+    let message = match files.len() {
+        1 => format!("`{}` holds no document", first.path),
+        count => format!("none of the {count} files holds a document"),
+    };
+    let finding = Finding::new(Severity::Error, Rule("empty-directory"), message);
+    let help = "write a pool, or name the directory that holds them; no pools never means that everything should go";
+    Some(finding.at(&Origin::whole_file(&first.path), "nothing here").help(help))
 }
 
 #[derive(Default)]
@@ -33,6 +56,7 @@ struct Lowering {
     pins: Vec<lower_pin::WrittenPin>,
     policy: Option<Origin>,
     names: BTreeMap<(DocumentKind, String), Origin>,
+    doubt: Doubt,
     findings: Vec<Finding>,
 }
 
@@ -40,40 +64,42 @@ impl Lowering {
     fn document(&mut self, document: &Document) {
         match structure::kind_of(document) {
             Ok(kind) => self.document_of(kind, document),
-            Err(finding) => self.findings.push(*finding),
+            Err(finding) => {
+                self.findings.push(*finding);
+                self.doubt.note(document.text_at(&keys(["metadata", "name"])));
+            }
         }
     }
 
     fn document_of(&mut self, kind: DocumentKind, document: &Document) {
-        let value = document.to_json();
-        let faults = structure::faults(document, kind, &value);
-        if !faults.is_empty() {
-            self.findings.extend(faults);
-            return;
-        }
         self.note_name(kind, document);
-        let mut context = Context { document, findings: &mut self.findings };
+        let structure::Checked { findings, readable, faulty } = structure::check(document, kind);
+        let mut context = Context { document, faulty: &faulty, findings };
         match kind {
             DocumentKind::IpPool => {
-                let pool = context
-                    .typed::<IpPoolDocument>(value)
-                    .and_then(|written| lower_pool::lower(&mut context, &written));
+                let pool = context.typed::<IpPoolDocument>(readable);
+                let pool = pool.and_then(|written| lower_pool::lower(&mut context, written));
+                if context.has_errors() {
+                    self.doubt.note(document.text_at(&keys(["metadata", "name"])));
+                    self.desired.faulty.extend(pool.as_ref().map(|pool| pool.name.clone()));
+                }
                 if let Some(pool) = pool {
                     self.desired.pools.entry(pool.name.clone()).or_insert(pool);
                 }
             }
             DocumentKind::NodeAssignment => {
-                let pin = context
-                    .typed::<NodeAssignmentDocument>(value)
-                    .and_then(|written| lower_pin::lower(&mut context, &written));
-                self.pins.extend(pin);
+                let pin = context.typed::<NodeAssignmentDocument>(readable);
+                let pin = pin.and_then(|written| lower_pin::lower(&mut context, written));
+                self.pins.extend(pin.filter(|_| faulty.is_empty()));
             }
             DocumentKind::Policy => {
-                if let Some(written) = context.typed::<PolicyDocument>(value) {
-                    self.desired.policy = lower_policy::lower(&mut context, &written);
+                if let Some(spec) = context.typed::<PolicyDocument>(readable).and_then(|written| written.spec) {
+                    self.desired.policy = lower_policy::lower(&mut context, &spec);
                 }
             }
         }
+        let findings = context.findings;
+        self.findings.extend(findings);
     }
 
     fn note_name(&mut self, kind: DocumentKind, document: &Document) {
@@ -92,6 +118,10 @@ impl Lowering {
             return;
         }
         if let Some(first) = self.names.insert((kind, name.to_owned()), origin.clone()) {
+            if kind == DocumentKind::IpPool {
+                // Pins may belong to either of the two.
+                self.doubt.note(Some(name));
+            }
             let message = format!("{} `{name}` is declared twice", kind.as_str());
             let finding = Finding::new(Severity::Error, Rule("duplicate-name"), message);
             self.findings.push(
@@ -105,10 +135,11 @@ impl Lowering {
 
     fn finish(mut self) -> (Desired, Vec<Finding>) {
         for pin in std::mem::take(&mut self.pins) {
-            match lower_pin::resolve(pin, &self.desired.pools) {
-                Ok(pin) => {
+            match lower_pin::resolve(pin, &self.desired.pools, &self.doubt) {
+                Ok(Some(pin)) => {
                     self.desired.pins.entry(pin.node.clone()).or_insert(pin);
                 }
+                Ok(None) => {}
                 Err(findings) => self.findings.extend(findings),
             }
         }
@@ -120,25 +151,31 @@ impl Lowering {
 /// One document and the place where its faults go.
 pub(super) struct Context<'d> {
     pub document: &'d Document,
-    pub findings: &'d mut Vec<Finding>,
+    /// Places that have a fault of structure, which is told already.
+    pub faulty: &'d [Vec<Step>],
+    pub findings: Vec<Finding>,
 }
 
 impl Context<'_> {
     fn typed<T: DeserializeOwned>(&mut self, value: serde_json::Value) -> Option<T> {
         match serde_json::from_value(value) {
             Ok(typed) => Some(typed),
+            Err(_) if !self.faulty.is_empty() => None,
             Err(error) => {
-                let origin = self.document.start();
-                self.fault(
-                    "wrong-type",
-                    format!("the document cannot be read: {error}"),
-                    &origin,
-                    "here",
-                    "see `cilium-ipam schema`",
-                );
+                let message = format!("the document fits its schema and cannot be read: {error}");
+                self.fault("internal", message, &self.document.start(), "here", "report it as a bug");
                 None
             }
         }
+    }
+
+    fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Whether nothing at or below a place has a fault of structure. What is missing there is not told again.
+    pub(super) fn is_sound(&self, path: &[Step]) -> bool {
+        !self.faulty.iter().any(|faulty| faulty.starts_with(path))
     }
 
     pub(super) fn fault(
@@ -153,9 +190,10 @@ impl Context<'_> {
     }
 
     /// The items of a list of ranges that are ranges; the others become findings.
-    pub(super) fn ranges(&mut self, list: &[String], path: &[Step]) -> Vec<(Range, Origin)> {
+    pub(super) fn ranges(&mut self, list: &TextList, path: &[Step]) -> Vec<(Range, Origin)> {
         let mut ranges = Vec::new();
         for (index, text) in list.iter().enumerate() {
+            let Some(text) = text else { continue };
             let origin = self.document.origin(&[path, &[Step::Index(index)]].concat());
             match text.trim().parse::<Range>() {
                 Ok(range) => ranges.push((range, origin)),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::doubt::Doubt;
 use super::lower::{Context, keys};
-use super::schema::NodeAssignmentDocument;
-use super::structure::suggestion;
+use super::schema::{NodeAssignmentDocument, TextList};
 use super::tree::Step;
+use super::words::suggestion;
 use super::{Pin, Pool};
 use crate::model::{Finding, NodeName, Origin, PerFamily, PoolName, Rule, Severity};
 use crate::net::Block;
@@ -18,18 +19,26 @@ pub(super) struct WrittenPin {
     origin: Origin,
 }
 
-pub(super) fn lower(context: &mut Context<'_>, written: &NodeAssignmentDocument) -> Option<WrittenPin> {
+pub(super) fn lower(context: &mut Context<'_>, written: NodeAssignmentDocument) -> Option<WrittenPin> {
     let origin = context.document.origin(&keys(["metadata", "name"]));
-    let node = match written.metadata.name.parse::<NodeName>() {
+    let name = written.metadata.and_then(|metadata| metadata.name);
+    let node = name.and_then(|name| match name.parse::<NodeName>() {
         Ok(node) => Some(node),
         Err(error) => {
             context.fault("bad-name", error.to_string(), &origin, "not a node name", "write the name of the Node");
             None
         }
-    };
-    let pool = written.spec.pool.clone().map(|pool| (pool, context.document.origin(&keys(["spec", "pool"]))));
+    });
+    let spec = written.spec?;
+    let pool = spec.pool.map(|pool| (pool, context.document.origin(&keys(["spec", "pool"]))));
+    let blocks = lower_blocks(context, &spec.pod_cidrs.unwrap_or_default());
+    node.filter(|_| !blocks.is_empty()).map(|node| WrittenPin { node, pool, blocks, origin })
+}
+
+fn lower_blocks(context: &mut Context<'_>, cidrs: &TextList) -> Vec<(Block, Origin)> {
     let mut blocks: Vec<(Block, Origin)> = Vec::new();
-    for (index, text) in written.spec.pod_cidrs.iter().enumerate() {
+    for (index, text) in cidrs.iter().enumerate() {
+        let Some(text) = text else { continue };
         let origin = context.document.origin(&[keys(["spec", "podCIDRs"]), vec![Step::Index(index)]].concat());
         match text.trim().parse::<Block>() {
             Ok(block) if blocks.iter().any(|(other, _)| other.family() == block.family()) => {
@@ -46,46 +55,60 @@ pub(super) fn lower(context: &mut Context<'_>, written: &NodeAssignmentDocument)
             Err(error) => context.block_fault(&error, &origin),
         }
     }
-    node.filter(|_| !blocks.is_empty()).map(|node| WrittenPin { node, pool, blocks, origin })
+    blocks
 }
 
-/// The pin with its pool.
-pub(super) fn resolve(pin: WrittenPin, pools: &BTreeMap<PoolName, Pool>) -> Result<Pin, Vec<Finding>> {
-    let pool = find_pool(&pin, pools).map_err(|finding| vec![*finding])?;
-    let findings: Vec<Finding> = pin.blocks.iter().filter_map(|block| fault_of_block(&pin, block, pool)).collect();
+/// The pin with its pool; nothing when its pool was not read whole.
+pub(super) fn resolve(
+    pin: WrittenPin,
+    pools: &BTreeMap<PoolName, Pool>,
+    doubt: &Doubt,
+) -> Result<Option<Pin>, Vec<Finding>> {
+    let Some(pool) = find_pool(&pin, pools, doubt).map_err(|finding| vec![*finding])? else { return Ok(None) };
+    let fault = |block| fault_of_block(&pin, block, pool, doubt);
+    let findings: Vec<Finding> = pin.blocks.iter().filter_map(fault).collect();
     if !findings.is_empty() {
         return Err(findings);
     }
     let blocks: PerFamily<Block> = pin.blocks.iter().map(|(block, _)| *block).collect();
-    Ok(Pin { node: pin.node, pool: pool.name.clone(), blocks, origin: pin.origin })
+    Ok(Some(Pin { node: pin.node, pool: pool.name.clone(), blocks, origin: pin.origin }))
 }
 
 fn error(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Error, Rule(rule), message)
 }
 
-fn find_pool<'p>(pin: &WrittenPin, pools: &'p BTreeMap<PoolName, Pool>) -> Result<&'p Pool, Box<Finding>> {
+fn find_pool<'p>(
+    pin: &WrittenPin,
+    pools: &'p BTreeMap<PoolName, Pool>,
+    doubt: &Doubt,
+) -> Result<Option<&'p Pool>, Box<Finding>> {
     if let Some((name, origin)) = &pin.pool {
-        let named = name.parse::<PoolName>().ok().and_then(|name| pools.get(&name));
-        return named.ok_or_else(|| {
-            let known: Vec<&str> = pools.keys().map(PoolName::as_str).collect();
-            let message = format!("node `{}` is pinned into pool `{name}`, which does not exist", pin.node);
-            Box::new(error("pin-pool-unknown", message).at(origin, "no such pool").help(suggestion(name, &known)))
-        });
+        let pool = name.parse::<PoolName>().ok().and_then(|name| pools.get(&name));
+        if pool.is_some() || doubt.may_have(name) {
+            return Ok(pool);
+        }
+        let known: Vec<&str> = pools.keys().map(PoolName::as_str).collect();
+        let help =
+            if known.is_empty() { "declare the pool; there is none yet".into() } else { suggestion(name, &known) };
+        let message = format!("node `{}` is pinned into pool `{name}`, which does not exist", pin.node);
+        return Err(Box::new(error("pin-pool-unknown", message).at(origin, "no such pool").help(help)));
     }
     let (block, origin) = &pin.blocks[0];
-    pools.values().find(|pool| pool.contains(*block)).ok_or_else(|| {
-        let message = format!("node `{}` is pinned to {block}, which lies in no pool", pin.node);
-        Box::new(
-            error("pin-outside-pool", message)
-                .at(origin, "in no pool")
-                .help("widen a pool's `cidrs`, or pin a block of a pool"),
-        )
-    })
+    let pool = pools.values().find(|pool| pool.contains(*block));
+    if pool.is_some() || !doubt.is_none() {
+        return Ok(pool);
+    }
+    let message = format!("node `{}` is pinned to {block}, which lies in no pool", pin.node);
+    let help = "widen a pool's `cidrs`, or pin a block of a pool";
+    Err(Box::new(error("pin-outside-pool", message).at(origin, "in no pool").help(help)))
 }
 
-fn fault_of_block(pin: &WrittenPin, (block, origin): &(Block, Origin), pool: &Pool) -> Option<Finding> {
+fn fault_of_block(pin: &WrittenPin, (block, origin): &(Block, Origin), pool: &Pool, doubt: &Doubt) -> Option<Finding> {
     if !pool.contains(*block) {
+        if doubt.has(pool.name.as_str()) {
+            return None;
+        }
         let message = format!("node `{}` is pinned to {block}, which is not in pool `{}`", pin.node, pool.name);
         let finding = error("pin-outside-pool", message).at(origin, "outside the pool").and(&pool.origin, "the pool");
         return Some(finding.help("pin a block of that pool, or name the pool that has it"));

@@ -2,17 +2,16 @@
 
 use super::Policy;
 use super::lower::{Context, keys};
-use super::schema::{PolicyDocument, WrittenWritePath};
+use super::schema::{PolicySpec, TextList, WrittenWritePath};
 use crate::model::{WritePath, WritePathChoice};
 
-pub(super) fn lower(context: &mut Context<'_>, written: &PolicyDocument) -> Policy {
-    let spec = &written.spec;
+pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     let write_path = match spec.write_path {
         WrittenWritePath::Auto => WritePathChoice::Auto,
         WrittenWritePath::NodeSpec => WritePathChoice::Forced(WritePath::NodeSpec),
         WrittenWritePath::NodeAnnotation => WritePathChoice::Forced(WritePath::NodeAnnotation),
     };
-    let mut ranges = |list: &[String], key: &str| -> Vec<crate::net::Range> {
+    let mut ranges = |list: &TextList, key: &str| -> Vec<crate::net::Range> {
         context.ranges(list, &keys(["spec", key])).into_iter().map(|(range, _)| range).collect()
     };
     let excluded = ranges(&spec.excluded, "excluded");

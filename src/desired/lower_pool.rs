@@ -1,54 +1,72 @@
 //! An `IPPool` document becomes a [`Pool`].
 
 use super::lower::{Context, keys};
-use super::schema::{BlockSizes, IpPoolDocument, LabelSelector, SelectorOperator};
+use super::schema::{BlockSizes, IpPoolDocument, LabelSelector, SelectorOperator, TextList};
 use super::tree::Step;
 use super::{Pool, PoolRange, PoolState};
 use crate::model::{Finding, Operator, PerFamily, PoolName, Requirement, Rule, Selector, Severity};
 use crate::net::{Block, BlockSize, Family};
 
-pub(super) fn lower(context: &mut Context<'_>, written: &IpPoolDocument) -> Option<Pool> {
-    let spec = &written.spec;
+pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Option<Pool> {
     let origin = context.document.origin(&keys(["metadata", "name"]));
-    let name = match written.metadata.name.parse::<PoolName>() {
+    let name = written.metadata.and_then(|metadata| metadata.name);
+    let name = name.and_then(|name| match name.parse::<PoolName>() {
         Ok(name) => Some(name),
         Err(error) => {
             context.fault("bad-name", error.to_string(), &origin, "not a name", "write a name such as `rack-a`");
             None
         }
-    };
-    let ranges = pool_ranges(context, &spec.cidrs);
-    let block_size = block_sizes(context, &spec.block_size, &ranges);
-    check_sizes(context, &ranges, &block_size);
+    });
+    let spec = written.spec?;
+    let ranges = pool_ranges(context, &spec.cidrs.unwrap_or_default());
+    let block_size = spec.block_size.map(|written| block_sizes(context, &written, &ranges)).unwrap_or(PerFamily::NONE);
+    check_sizes(context, &ranges.read, &block_size);
     let selector = spec.node_selector.as_ref().map(|selector| lower_selector(context, selector)).unwrap_or_default();
     let reserved = reserved_ranges(context, &spec.reserved, &ranges);
     let state = if spec.disabled { PoolState::Disabled } else { PoolState::Active };
+    let ranges = ranges.read;
     name.map(|name| Pool { name, origin, ranges, block_size, selector, priority: spec.priority, reserved, state })
 }
 
-fn pool_ranges(context: &mut Context<'_>, cidrs: &[String]) -> Vec<PoolRange> {
-    let mut ranges = Vec::new();
+/// The CIDRs of a pool that could be read. What seems to be missing may be in one that could not.
+struct Ranges {
+    read: Vec<PoolRange>,
+    reading: Reading,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Whole,
+    InPart,
+}
+
+fn pool_ranges(context: &mut Context<'_>, cidrs: &TextList) -> Ranges {
+    let path = keys(["spec", "cidrs"]);
+    let mut read = Vec::new();
     for (index, text) in cidrs.iter().enumerate() {
-        let origin = context.document.origin(&[keys(["spec", "cidrs"]), vec![Step::Index(index)]].concat());
+        let Some(text) = text else { continue };
+        let origin = context.document.origin(&[path.clone(), vec![Step::Index(index)]].concat());
         match text.trim().parse::<Block>() {
-            Ok(block) => ranges.push(PoolRange { block, origin }),
+            Ok(block) => read.push(PoolRange { block, origin }),
             Err(error) => context.block_fault(&error, &origin),
         }
     }
-    ranges
+    let is_whole = context.is_sound(&path) && read.len() == cidrs.len();
+    Ranges { read, reading: if is_whole { Reading::Whole } else { Reading::InPart } }
 }
 
-fn block_sizes(context: &mut Context<'_>, written: &BlockSizes, ranges: &[PoolRange]) -> PerFamily<BlockSize> {
+fn block_sizes(context: &mut Context<'_>, written: &BlockSizes, ranges: &Ranges) -> PerFamily<BlockSize> {
+    let path = keys(["spec", "blockSize"]);
+    let origin = context.document.origin(&path);
     let mut sizes = PerFamily::NONE;
     for family in Family::BOTH {
         let length = match family {
             Family::Ipv4 => written.ipv4,
             Family::Ipv6 => written.ipv6,
         };
-        let used = ranges.iter().find(|range| range.block.family() == family);
-        let origin = context.document.origin(&keys(["spec", "blockSize"]));
+        let used = ranges.read.iter().find(|range| range.block.family() == family);
         match (length, used) {
-            (None, Some(range)) => {
+            (None, Some(range)) if context.is_sound(&path) => {
                 let key = family.to_string().to_lowercase();
                 let message = format!("`spec.cidrs` has {family}, but `spec.blockSize` gives no {family} block size");
                 let finding = Finding::new(Severity::Error, Rule("missing-block-size"), message)
@@ -59,7 +77,7 @@ fn block_sizes(context: &mut Context<'_>, written: &BlockSizes, ranges: &[PoolRa
             }
             (Some(length), _) => match BlockSize::new(family, length) {
                 Ok(size) if used.is_some() => *sizes.get_mut(family) = Some(size),
-                Ok(_) if ranges.is_empty() => {}
+                Ok(_) if ranges.reading == Reading::InPart => {}
                 Ok(_) => context.fault(
                     "unused-block-size",
                     format!("a block size for {family}, but no {family} CIDR"),
@@ -75,7 +93,7 @@ fn block_sizes(context: &mut Context<'_>, written: &BlockSizes, ranges: &[PoolRa
                     "write a prefix length such as 24",
                 ),
             },
-            (None, None) => {}
+            (None, _) => {}
         }
     }
     sizes
@@ -101,6 +119,7 @@ fn lower_selector(context: &mut Context<'_>, written: &LabelSelector) -> Selecto
         requirements.extend(requirement(context, key, operator, &path));
     }
     for (index, expression) in written.match_expressions.iter().enumerate() {
+        let Some(expression) = expression else { continue };
         let path = [at.clone(), keys(["matchExpressions"]), vec![Step::Index(index)]].concat();
         let values = expression.values.iter().cloned().collect();
         let operator = match expression.operator {
@@ -151,10 +170,10 @@ fn requirement(context: &mut Context<'_>, key: &str, operator: Operator, path: &
     }
 }
 
-fn reserved_ranges(context: &mut Context<'_>, reserved: &[String], ranges: &[PoolRange]) -> Vec<crate::net::Range> {
+fn reserved_ranges(context: &mut Context<'_>, reserved: &TextList, ranges: &Ranges) -> Vec<crate::net::Range> {
     let written = context.ranges(reserved, &keys(["spec", "reserved"]));
     for (range, origin) in &written {
-        if !ranges.is_empty() && !ranges.iter().any(|pool| pool.block.range().overlaps(range)) {
+        if ranges.reading == Reading::Whole && !ranges.read.iter().any(|pool| pool.block.range().overlaps(range)) {
             let message = format!("`{range}` is reserved, but lies in no CIDR of the pool");
             let finding = Finding::new(Severity::Warning, Rule("reserved-outside-pool"), message);
             context.findings.push(finding.at(origin, "outside the pool").help("remove it, or mend the address"));

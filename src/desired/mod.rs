@@ -3,6 +3,7 @@
 //! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault: every document of
 //! every file is read, and each fault keeps its place in the file.
 
+mod doubt;
 mod lower;
 mod lower_pin;
 mod lower_policy;
@@ -10,8 +11,10 @@ mod lower_pool;
 mod schema;
 mod structure;
 mod tree;
+mod words;
+mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::{NodeName, Origin, PerFamily, PoolName, Selector, WritePathChoice};
@@ -41,6 +44,8 @@ pub struct Documents {
 pub struct Desired {
     /// The pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
+    /// Those of the pools that have faults; of them only what could be read is there.
+    pub faulty: BTreeSet<PoolName>,
     /// The pins by node.
     pub pins: BTreeMap<NodeName, Pin>,
     /// The policy, or its defaults.

@@ -1,6 +1,7 @@
 //! The documents as people write them; their JSON Schema is made from these types.
 //!
-//! Wire format only: what the values mean is decided when they are lowered.
+//! Wire format only: what the values mean is decided when they are lowered. What the schema requires is `Option` here, because
+//! a document with faults is read as far as it goes.
 
 use std::collections::BTreeMap;
 
@@ -71,35 +72,45 @@ fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
     schema
 }
 
+/// A list in which an item that is not readable is `None`, so that the others keep their places.
+pub(super) type TextList = Vec<Option<String>>;
+
 /// A supply of blocks for the nodes that a selector matches.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct IpPoolDocument {
     #[serde(rename = "apiVersion")]
-    _api_version: String,
+    #[schemars(with = "String")]
+    _api_version: Option<String>,
     #[serde(rename = "kind")]
-    _kind: String,
-    pub metadata: Metadata,
-    pub spec: IpPoolSpec,
+    #[schemars(with = "String")]
+    _kind: Option<String>,
+    #[schemars(with = "Metadata")]
+    pub metadata: Option<Metadata>,
+    #[schemars(with = "IpPoolSpec")]
+    pub spec: Option<IpPoolSpec>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct IpPoolSpec {
     /// CIDRs of one or both families, used in this order; the next when one is full.
-    #[schemars(length(min = 1))]
-    pub cidrs: Vec<String>,
+    #[schemars(with = "Vec<String>", length(min = 1))]
+    pub cidrs: Option<TextList>,
     /// Prefix length of the block that each node gets: one number for IPv4, or one for each family.
-    pub block_size: BlockSizes,
+    #[schemars(with = "BlockSizes")]
+    pub block_size: Option<BlockSizes>,
     /// The nodes that the pool is for; absent: every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
     /// The pool with the higher priority is tried first.
     #[serde(default)]
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub priority: i32,
     /// CIDRs, `first-last` ranges or addresses that are never handed out by themselves; a pin may use them.
     #[serde(default)]
-    pub reserved: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub reserved: TextList,
     /// The pool keeps what it gave and gives nothing new.
     #[serde(default)]
     pub disabled: bool,
@@ -156,7 +167,8 @@ pub(super) struct LabelSelector {
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements, all of them.
     #[serde(default)]
-    pub match_expressions: Vec<LabelSelectorRequirement>,
+    #[schemars(with = "Vec<LabelSelectorRequirement>")]
+    pub match_expressions: Vec<Option<LabelSelectorRequirement>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -184,11 +196,15 @@ pub(super) enum SelectorOperator {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NodeAssignmentDocument {
     #[serde(rename = "apiVersion")]
-    _api_version: String,
+    #[schemars(with = "String")]
+    _api_version: Option<String>,
     #[serde(rename = "kind")]
-    _kind: String,
-    pub metadata: Metadata,
-    pub spec: NodeAssignmentSpec,
+    #[schemars(with = "String")]
+    _kind: Option<String>,
+    #[schemars(with = "Metadata")]
+    pub metadata: Option<Metadata>,
+    #[schemars(with = "NodeAssignmentSpec")]
+    pub spec: Option<NodeAssignmentSpec>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -199,8 +215,8 @@ pub(super) struct NodeAssignmentSpec {
     pub pool: Option<String>,
     /// One block for each family.
     #[serde(rename = "podCIDRs")]
-    #[schemars(length(min = 1, max = 2))]
-    pub pod_cidrs: Vec<String>,
+    #[schemars(with = "Vec<String>", length(min = 1, max = 2))]
+    pub pod_cidrs: Option<TextList>,
 }
 
 /// What holds for the whole directory; at most one.
@@ -208,12 +224,16 @@ pub(super) struct NodeAssignmentSpec {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct PolicyDocument {
     #[serde(rename = "apiVersion")]
-    _api_version: String,
+    #[schemars(with = "String")]
+    _api_version: Option<String>,
     #[serde(rename = "kind")]
-    _kind: String,
+    #[schemars(with = "String")]
+    _kind: Option<String>,
     #[serde(rename = "metadata")]
-    _metadata: Metadata,
-    pub spec: PolicySpec,
+    #[schemars(with = "Metadata")]
+    _metadata: Option<Metadata>,
+    #[schemars(with = "PolicySpec")]
+    pub spec: Option<PolicySpec>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -224,10 +244,12 @@ pub(super) struct PolicySpec {
     pub write_path: WrittenWritePath,
     /// CIDRs, `first-last` ranges or addresses that no node may get, not even by a pin.
     #[serde(default)]
-    pub excluded: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub excluded: TextList,
     /// Address space that is not private, but ours.
     #[serde(default)]
-    pub own_address_space: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub own_address_space: TextList,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
@@ -243,7 +265,8 @@ pub(super) enum WrittenWritePath {
 #[serde(deny_unknown_fields)]
 pub(super) struct Metadata {
     /// Name, unique among its kind.
-    pub name: String,
+    #[schemars(with = "String")]
+    pub name: Option<String>,
     /// Labels; kept for people and other tools, not read.
     #[serde(default, rename = "labels")]
     _labels: BTreeMap<String, String>,

@@ -1,15 +1,17 @@
-//! The structure of a document against the JSON Schema of its kind: every fault at once, each at its place.
+//! The structure of a document against the JSON Schema of its kind: every fault at once, each at its place, and what of
+//! the document can be read in spite of them.
 //!
 //! Knows field names and types only, not what values mean.
 
 use std::sync::LazyLock;
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::schema::{API_VERSION, DocumentKind, json_schema};
 use super::tree::{Document, Step};
+use super::words::{self, suggestion};
 use crate::model::{Finding, Rule, Severity};
 
 struct Kind {
@@ -28,153 +30,178 @@ static KINDS: LazyLock<Vec<(DocumentKind, Option<Kind>)>> = LazyLock::new(|| {
 /// The kind of a document, when it has one of ours.
 pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>> {
     let path = [Step::Key("kind".into())];
+    let fault = |rule: &'static str, message: String, label: &str, help: String| {
+        let finding = Finding::new(Severity::Error, Rule(rule), message);
+        Box::new(finding.at(&document.origin(&path), label).help(help))
+    };
     let Some(name) = document.text_at(&path) else {
-        let message = "the document has no `kind`";
-        return Err(Box::new(
-            Finding::new(Severity::Error, Rule("missing-field"), message)
-                .at(&document.origin(&path), "this document")
-                .help(format!(
-                    "start it with `apiVersion: {API_VERSION}` and `kind: IPPool`, `NodeAssignment` or `Policy`"
-                )),
-        ));
+        let kinds = "`IPPool`, `NodeAssignment` or `Policy`";
+        return Err(if document.has(&path) {
+            fault("wrong-type", "`kind` is not text".to_owned(), "should be text", format!("write {kinds}"))
+        } else {
+            let help = format!("start it with `apiVersion: {API_VERSION}` and `kind:` {kinds}");
+            fault("missing-field", "the document has no `kind`".to_owned(), "this document", help)
+        });
     };
     DocumentKind::from_name(name).ok_or_else(|| {
-        let known = DocumentKind::ALL.map(DocumentKind::as_str);
-        Box::new(
-            Finding::new(Severity::Error, Rule("unknown-kind"), format!("`{name}` is no kind that is known here"))
-                .at(&document.origin(&path), "unknown kind")
-                .help(suggestion(name, &known)),
-        )
+        let help = suggestion(name, &DocumentKind::ALL.map(DocumentKind::as_str));
+        fault("unknown-kind", format!("`{name}` is no kind that is known here"), "unknown kind", help)
     })
 }
 
-/// Every structural fault of a document of that kind.
-pub(super) fn faults(document: &Document, kind: DocumentKind, value: &Value) -> Vec<Finding> {
-    let Some((_, Some(Kind { schema, validator }))) = KINDS.iter().find(|(known, _)| *known == kind) else {
+/// A document held against its schema.
+pub(super) struct Checked {
+    /// Every structural fault.
+    pub findings: Vec<Finding>,
+    /// The document without the faulty parts; a faulty item of a list is null, so that the others keep their places.
+    pub readable: Value,
+    /// The places of the faults.
+    pub faulty: Vec<Vec<Step>>,
+}
+
+/// Holds a document against the schema of its kind.
+pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
+    let value = document.to_json();
+    let mut checked = Checked { findings: Vec::new(), readable: value.clone(), faulty: Vec::new() };
+    let Some((_, Some(kind))) = KINDS.iter().find(|(known, _)| *known == kind) else {
         let message = format!("the JSON Schema of {} cannot be compiled", kind.as_str());
-        return vec![Finding::new(Severity::Error, Rule("internal"), message).at(&document.start(), "here")];
+        let finding = Finding::new(Severity::Error, Rule("internal"), message);
+        checked.findings.push(finding.at(&document.start(), "here").help("report it as a bug"));
+        return checked;
     };
-    validator.iter_errors(value).flat_map(|error| findings(document, schema, &error)).collect()
-}
-
-fn steps(error: &ValidationError<'_>, value_path: &str) -> Vec<Step> {
-    debug_assert_eq!(error.instance_path().as_str(), value_path, "the path is the error's own");
-    let unescape = |part: &str| part.replace("~1", "/").replace("~0", "~");
-    let step = |part: &str| part.parse().map_or_else(|_| Step::Key(unescape(part)), Step::Index);
-    value_path.split('/').skip(1).map(step).collect()
-}
-
-fn findings(document: &Document, schema: &Value, error: &ValidationError<'_>) -> Vec<Finding> {
-    let path = steps(error, error.instance_path().as_str());
-    let field = field_name(&path);
-    let finding = |rule: &'static str, message: String| Finding::new(Severity::Error, Rule(rule), message);
-    let here = document.origin(&path);
-    match error.kind() {
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let known = properties_beside(schema, error.schema_path().as_str());
-            let unknown = |key: &String| {
-                finding("unknown-field", format!("`{key}` is no field of {field}"))
-                    .at(&document.key_origin(&path, key), "unknown field")
-                    .help(suggestion(key, &known))
-            };
-            unexpected.iter().map(unknown).collect()
-        }
-        ValidationErrorKind::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
-            vec![
-                finding("missing-field", format!("{field} has no `{name}`"))
-                    .at(&here, format!("`{name}` is missing"))
-                    .help(format!("add `{name}`")),
-            ]
-        }
-        ValidationErrorKind::Type { kind } => {
-            let wanted = type_names(kind);
-            vec![
-                finding("wrong-type", format!("{field} is not {wanted}"))
-                    .at(&here, format!("should be {wanted}"))
-                    .help(type_help(error.instance(), &wanted)),
-            ]
-        }
-        ValidationErrorKind::Enum { options } => {
-            let known: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            let given = error.instance().as_str().unwrap_or_default();
-            vec![
-                finding("unknown-value", format!("{field} cannot be `{given}`"))
-                    .at(&here, "unknown value")
-                    .help(suggestion(given, &known)),
-            ]
-        }
-        ValidationErrorKind::Constant { expected_value } => {
-            let wanted = expected_value.as_str().unwrap_or_default();
-            vec![
-                finding("unknown-value", format!("{field} is not `{wanted}`"))
-                    .at(&here, "unknown value")
-                    .help(format!("write `{wanted}`")),
-            ]
-        }
-        _ => vec![
-            finding("out-of-range", format!("{field}: {error}"))
-                .at(&here, "not allowed")
-                .help("see `cilium-ipam schema` for what is allowed"),
-        ],
+    let errors: Vec<(Vec<Step>, ValidationError<'_>)> =
+        kind.validator.iter_errors(&value).map(|error| (steps(&value, &error), error)).collect();
+    let unknown: Vec<Vec<Step>> = errors.iter().flat_map(|(path, error)| unknown_fields(path, error)).collect();
+    let floats = floats_of(&value, &errors, &unknown);
+    for (path, error) in errors.iter().filter(|(path, error)| !(is_bound(error) && floats.contains(path))) {
+        checked.note(document, &kind.schema, path, error, &unknown);
     }
+    for path in floats {
+        checked.findings.push(words::fraction(document, &path, &value));
+        checked.remove(path);
+    }
+    checked
 }
 
-fn field_name(path: &[Step]) -> String {
-    let mut name = String::new();
-    for step in path {
-        match step {
-            Step::Key(key) if name.is_empty() => name.push_str(key),
-            Step::Key(key) => {
-                name.push('.');
-                name.push_str(key);
+impl Checked {
+    fn note(
+        &mut self,
+        document: &Document,
+        schema: &Value,
+        path: &[Step],
+        error: &ValidationError<'_>,
+        unknown: &[Vec<Step>],
+    ) {
+        match error.kind() {
+            ValidationErrorKind::AdditionalProperties { .. } => {
+                self.findings.extend(words::findings(document, schema, path, error));
+                unknown_fields(path, error).into_iter().for_each(|path| self.remove(path));
             }
-            Step::Index(index) => name.push_str(&format!("[{index}]")),
+            ValidationErrorKind::Required { property } => {
+                let missing = [path, &[Step::Key(property.as_str().unwrap_or_default().to_owned())]].concat();
+                if !unknown.iter().any(|unknown| words::is_misspelt(schema, error, unknown, &missing)) {
+                    self.findings.extend(words::findings(document, schema, path, error));
+                }
+                self.remove(missing);
+            }
+            kind => {
+                self.findings.extend(words::findings(document, schema, path, error));
+                if is_count(kind) {
+                    self.faulty.push(path.to_vec());
+                } else {
+                    self.remove(path.to_vec());
+                }
+            }
         }
     }
-    if name.is_empty() { "the document".to_owned() } else { format!("`{name}`") }
+
+    fn remove(&mut self, path: Vec<Step>) {
+        remove(&mut self.readable, &path);
+        self.faulty.push(path);
+    }
 }
 
-fn properties_beside<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
-    let parent = schema_path.rsplit_once('/').map_or("", |(parent, _)| parent);
-    let properties = schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
-    properties.into_iter().flat_map(|object| object.keys()).map(String::as_str).collect()
+/// Too few or too many of something that can be read.
+fn is_count(kind: &ValidationErrorKind) -> bool {
+    use ValidationErrorKind::{MaxItems, MinItems, MinProperties};
+    matches!(kind, MinItems { .. } | MaxItems { .. } | MinProperties { .. })
 }
 
-fn type_names(kind: &TypeKind) -> String {
-    let article = |name: &str| match name {
-        "array" => "a list".to_owned(),
-        "object" => "a mapping".to_owned(),
-        "integer" => "a whole number".to_owned(),
-        "string" => "text".to_owned(),
-        "boolean" => "`true` or `false`".to_owned(),
-        other => format!("a {other}"),
+fn is_bound(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::Minimum { .. } | ValidationErrorKind::Maximum { .. })
+}
+
+fn remove(value: &mut Value, path: &[Step]) {
+    match (value, path) {
+        (Value::Array(items), [Step::Index(index), ..]) => {
+            if let Some(item) = items.get_mut(*index) {
+                *item = Value::Null;
+            }
+        }
+        (Value::Object(fields), [Step::Key(key)]) => {
+            fields.remove(key);
+        }
+        (Value::Object(fields), [Step::Key(key), rest @ ..]) => {
+            if let Some(child) = fields.get_mut(key) {
+                remove(child, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn unknown_fields(path: &[Step], error: &ValidationError<'_>) -> Vec<Vec<Step>> {
+    let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else { return Vec::new() };
+    unexpected.iter().map(|key| [path, &[Step::Key(key.clone())]].concat()).collect()
+}
+
+/// The path of an error; only the value tells whether `0` is an index or a key.
+fn steps(value: &Value, error: &ValidationError<'_>) -> Vec<Step> {
+    let mut here = Some(value);
+    let mut steps = Vec::new();
+    for part in error.instance_path().as_str().split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        match (here, part.parse::<usize>()) {
+            (Some(Value::Array(items)), Ok(index)) => {
+                here = items.get(index);
+                steps.push(Step::Index(index));
+            }
+            _ => {
+                here = here.and_then(|value| value.get(&part));
+                steps.push(Step::Key(part));
+            }
+        }
+    }
+    steps
+}
+
+/// Numbers written with a fraction or an exponent. JSON Schema takes 24.0 for an integer, people and Kubernetes do not.
+fn floats_of(value: &Value, errors: &[(Vec<Step>, ValidationError<'_>)], unknown: &[Vec<Step>]) -> Vec<Vec<Step>> {
+    let mut floats = Vec::new();
+    collect_floats(value, &mut Vec::new(), &mut floats);
+    let is_told = |path: &Vec<Step>| {
+        errors.iter().any(|(at, error)| at == path && !is_bound(error))
+            || unknown.iter().any(|unknown| path.starts_with(unknown))
     };
-    match kind {
-        TypeKind::Single(name) => article(&name.to_string()),
-        TypeKind::Multiple(names) => {
-            names.iter().map(|name| article(&name.to_string())).collect::<Vec<_>>().join(" or ")
-        }
-    }
+    floats.retain(|path| !is_told(path));
+    floats
 }
 
-fn type_help(value: &Value, wanted: &str) -> String {
+fn collect_floats(value: &Value, path: &mut Vec<Step>, floats: &mut Vec<Vec<Step>>) {
+    let mut child = |step: Step, value: &Value| {
+        path.push(step);
+        collect_floats(value, path, floats);
+        path.pop();
+    };
     match value {
-        Value::Number(_) | Value::Bool(_) if wanted == "text" => "put it in quotes".to_owned(),
-        Value::String(text) if wanted == "a list" => format!("write `[{text}]`"),
-        Value::String(text) if wanted == "a whole number" => format!("write a number such as 24 instead of `{text}`"),
-        _ => format!("write {wanted}"),
-    }
-}
-
-/// "did you mean", when something is near; all that is possible otherwise.
-pub(super) fn suggestion(given: &str, known: &[&str]) -> String {
-    let near = known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase()), *name))
-        .min();
-    match near {
-        Some((distance, name)) if distance <= 2.max(name.len() / 3) => format!("did you mean `{name}`?"),
-        _ => format!("known here: {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| child(Step::Index(index), item));
+        }
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| child(Step::Key(key.clone()), value)),
+        // Beyond this the parser gives a float for a whole number too, and the bounds of the schema refuse it.
+        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|number| number.abs() < 9e15) => {
+            floats.push(path.clone());
+        }
+        _ => {}
     }
 }

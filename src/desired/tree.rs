@@ -1,6 +1,6 @@
 //! A YAML document as a tree in which every key and value knows its place in the file.
 //!
-//! Knows nothing of our kinds. Anchors are resolved by the parser, whose budget stops alias bombs.
+//! Knows nothing of our kinds, and nothing of the limits of the parser.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use serde_yaml::{Location, Spanned};
 
 use super::SourceFile;
-use crate::model::{Finding, Origin, Rule, Severity};
+use crate::model::Origin;
 
 /// A step from a mapping or a list to one of its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,9 @@ enum Kind {
     Mapping(Vec<(Spanned<String>, Node)>),
 }
 
+/// A value with its place.
 #[derive(Debug)]
-struct Node(Box<Spanned<NodeKind>>);
+pub(super) struct Node(Box<Spanned<NodeKind>>);
 
 #[derive(Debug)]
 struct NodeKind(Kind);
@@ -44,14 +45,14 @@ pub(super) struct Document {
 
 /// Turns the parser's lines and columns into places of a file.
 #[derive(Debug)]
-struct Places {
+pub(super) struct Places {
     file: Arc<str>,
     text: Arc<str>,
     line_starts: Vec<usize>,
 }
 
 impl Places {
-    fn new(file: &SourceFile) -> Places {
+    pub(super) fn new(file: &SourceFile) -> Places {
         let newlines = file.text.match_indices('\n').map(|(at, _)| at + 1);
         Places {
             file: file.path.clone(),
@@ -60,7 +61,7 @@ impl Places {
         }
     }
 
-    fn origin(&self, location: Location) -> Origin {
+    pub(super) fn origin(&self, location: Location) -> Origin {
         let line = (location.line().max(1) as usize).min(self.line_starts.len());
         let column = location.column().max(1) as usize;
         let start = self.line_starts[line - 1];
@@ -75,32 +76,12 @@ impl Places {
     }
 }
 
-const SYNTAX: Rule = Rule("yaml-syntax");
-const TOO_LARGE: Rule = Rule("yaml-too-large");
-
-/// Every document of a file, or the one reason why it is not YAML.
-pub(super) fn parse(file: &SourceFile) -> Result<Vec<Document>, Box<Finding>> {
-    let places = Arc::new(Places::new(file));
-    let roots: Vec<Node> =
-        serde_yaml::from_multiple(&file.text).map_err(|error| Box::new(syntax_finding(&places, &error)))?;
-    let documents = roots.into_iter().map(|root| Document { root, places: places.clone() });
-    Ok(documents.filter(|document| !matches!(document.root.kind(), Kind::Null)).collect())
-}
-
-fn syntax_finding(places: &Places, error: &serde_yaml::Error) -> Finding {
-    let plain = error.without_snippet().to_string();
-    let message = plain.strip_prefix("error: ").unwrap_or(&plain).to_owned();
-    let message = message.lines().next().unwrap_or_default().to_owned();
-    let (rule, help) = if message.contains("budget") {
-        (TOO_LARGE, "keep aliases and nesting small; a file of pools needs neither")
-    } else {
-        (SYNTAX, "mend the YAML; nothing of this file was read")
-    };
-    let origin = error.location().map_or_else(|| Origin::whole_file(&places.file), |location| places.origin(location));
-    Finding::new(Severity::Error, rule, format!("not readable as YAML: {message}")).at(&origin, "here").help(help)
-}
-
 impl Document {
+    /// A document from the parser; nothing when there is no value in it.
+    pub(super) fn new(root: Node, places: &Arc<Places>) -> Option<Document> {
+        (!matches!(root.kind(), Kind::Null)).then(|| Document { root, places: places.clone() })
+    }
+
     pub(super) fn to_json(&self) -> Value {
         self.root.to_json()
     }
@@ -111,6 +92,11 @@ impl Document {
             Kind::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether there is a value at the end of a path, of any type.
+    pub(super) fn has(&self, path: &[Step]) -> bool {
+        self.find(path).0.is_some()
     }
 
     /// The place of the value at the end of a path; of the last part that exists when it does not.
@@ -148,10 +134,6 @@ impl Document {
                 (Kind::Mapping(entries), Step::Key(key)) => {
                     entries.iter().find(|(name, _)| name.value == *key).map(|(name, child)| (name.defined, child))
                 }
-                (Kind::Mapping(entries), Step::Index(index)) => entries
-                    .iter()
-                    .find(|(name, _)| name.value == index.to_string())
-                    .map(|(name, child)| (name.defined, child)),
                 (Kind::List(items), Step::Index(index)) => items.get(*index).map(|child| (child.0.defined, child)),
                 _ => None,
             };

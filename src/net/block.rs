@@ -97,16 +97,30 @@ pub enum BlockError {
 }
 
 impl Block {
-    /// Reads a CIDR as a live object shows it: host bits are cut off, as Kubernetes and Cilium do when they read it
-    /// (`k8s.io/apimachinery` warns only; Go's `net.ParseCIDR` masks).
+    /// Reads a CIDR as a live object shows it, with the meaning of Go's `net.ParseCIDR`, which Kubernetes and Cilium read it
+    /// with: host bits are cut off, and an IPv4 address that is dressed as IPv6 is IPv4.
     ///
     /// # Errors
-    /// Everything but host bits.
+    /// What Go would not read either, and the whole address space.
     pub fn lenient(text: &str) -> Result<Block, BlockError> {
         match Block::from_str(text) {
             Err(BlockError::HostBits { aligned, .. }) => Ok(aligned),
+            Err(BlockError::MappedIpv4 { text }) => Block::unmapped(&text).ok_or(BlockError::MappedIpv4 { text }),
             other => other,
         }
+    }
+
+    fn unmapped(text: &str) -> Option<Block> {
+        let net: Ipv6Net = text.parse().ok()?;
+        let length = net.prefix_len().checked_sub(96).filter(|length| *length > 0)?;
+        Some(Block::from(Ipv4Net::new(net.addr().to_ipv4_mapped()?, length).ok()?))
+    }
+
+    /// The block of `size` that starts at an address number which is a multiple of that size.
+    pub(super) fn from_aligned(first: u128, size: BlockSize) -> Block {
+        debug_assert!(Block::at(first, size).is_some(), "a block cannot be misaligned");
+        let address = size.family().address(first);
+        Block(IpNet::new_assert(address, size.prefix_len()))
     }
 
     /// The block of `size` that starts at the given address number; `None` when it would be misaligned.
@@ -178,12 +192,6 @@ impl From<Ipv4Net> for Block {
     }
 }
 
-impl From<Ipv6Net> for Block {
-    fn from(net: Ipv6Net) -> Block {
-        Block(IpNet::V6(net.trunc()))
-    }
-}
-
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -246,6 +254,8 @@ mod tests {
         let aligned: Block = "10.0.0.0/24".parse().unwrap();
         assert_eq!("10.0.0.7/24".parse::<Block>(), Err(BlockError::HostBits { text: "10.0.0.7/24".into(), aligned }));
         assert_eq!(Block::lenient("10.0.0.7/24"), Ok(aligned));
+        assert_eq!(Block::lenient("::ffff:10.0.0.0/120"), Ok(aligned));
+        assert!(Block::lenient("::ffff:10.0.0.0/90").is_err());
         assert_eq!(Block::at(1, aligned.size()), None);
     }
 

@@ -8,5 +8,5 @@ mod range;
 mod slots;
 
 pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family};
-pub use range::{Range, RangeError, largest_gap, merge, overlapping_pairs};
+pub use range::{Range, RangeError, RangeIndex, largest_gap, merge, overlapping_pairs};
 pub use slots::Slots;

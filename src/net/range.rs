@@ -199,6 +199,37 @@ pub fn overlapping_pairs<T: Copy + Ord>(items: impl IntoIterator<Item = (Range, 
     pairs
 }
 
+/// Ranges that may overlap one another, searchable by what they overlap.
+#[derive(Clone, Debug, Default)]
+pub struct RangeIndex<T> {
+    sorted: Vec<(Range, T)>,
+    /// For each place, the last address that any range up to it reaches in its family.
+    reach: Vec<u128>,
+}
+
+impl<T: Ord> RangeIndex<T> {
+    /// An index over these ranges.
+    pub fn new(items: impl IntoIterator<Item = (Range, T)>) -> RangeIndex<T> {
+        let mut sorted: Vec<(Range, T)> = items.into_iter().collect();
+        sorted.sort_unstable();
+        let mut reach: Vec<u128> = Vec::with_capacity(sorted.len());
+        for (place, (range, _)) in sorted.iter().enumerate() {
+            let before = place.checked_sub(1).filter(|before| sorted[*before].0.family == range.family);
+            reach.push(before.map_or(range.last, |before| reach[before].max(range.last)));
+        }
+        RangeIndex { sorted, reach }
+    }
+
+    /// Every range that shares an address with `range`, from the highest start down.
+    pub fn overlapping<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, T)> + use<'s, T> {
+        let range = *range;
+        let end = self.sorted.partition_point(|(other, _)| (other.family, other.first) <= (range.family, range.last));
+        let near = self.sorted[..end].iter().zip(&self.reach[..end]).rev();
+        let near = near.take_while(move |((other, _), reach)| other.family == range.family && **reach >= range.first);
+        near.map(|(item, _)| item).filter(move |(other, _)| other.overlaps(&range))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +255,18 @@ mod tests {
         assert_eq!(largest_gap(&range("10.0.0.0/24"), &taken), Some(range("10.0.0.128/26")));
         assert_eq!(largest_gap(&range("10.0.0.0/25"), &taken), None);
         assert_eq!(largest_gap(&range("192.168.0.0/24"), &taken), Some(range("192.168.0.0/24")));
+    }
+
+    #[test]
+    fn an_index_finds_all_that_overlap() {
+        let texts = ["10.0.0.0/8", "10.0.1.0/24", "10.0.2.0/24", "10.9.0.0/16", "11.0.0.0/8", "fd00::/8"];
+        let index = RangeIndex::new(texts.iter().map(|text| (range(text), *text)));
+        for probe in ["10.0.1.0/25", "10.0.0.0/16", "10.9.9.9", "12.0.0.0/8", "fd01::/16", "8.0.0.0/5"] {
+            let mut found: Vec<&str> = index.overlapping(&range(probe)).map(|(_, text)| *text).collect();
+            found.sort_unstable();
+            let naive: Vec<&str> = texts.iter().copied().filter(|text| range(text).overlaps(&range(probe))).collect();
+            assert_eq!(found, naive, "{probe}");
+        }
     }
 
     #[test]

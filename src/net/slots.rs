@@ -61,6 +61,15 @@ impl Leaf {
         newly
     }
 
+    /// Takes one slot that is known to be free.
+    fn take_free(&mut self, slot: usize) {
+        let word = &mut self.words[slot / 64];
+        *word |= 1 << (slot % 64);
+        if *word == u64::MAX {
+            self.full_words |= 1 << (slot / 64);
+        }
+    }
+
     fn overlaps(&self, first: usize, last: usize) -> bool {
         let mut probe = Leaf::EMPTY;
         probe.take(first, last);
@@ -161,16 +170,20 @@ impl Slots {
     /// The lowest free block, still free afterwards.
     pub fn lowest_free(&mut self) -> Option<Block> {
         let slot = self.lowest_free_slot()?;
-        Block::at(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
+        Some(self.block(slot))
     }
 
     /// Takes the lowest free block and gives it.
     pub fn take_lowest(&mut self) -> Option<Block> {
         let slot = self.lowest_free_slot()?;
         let (_, leaf) = self.current.as_mut()?;
-        let within = (slot % LEAF_SLOTS) as usize;
-        self.taken += u128::from(leaf.take(within, within));
-        Block::at(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
+        leaf.take_free((slot % LEAF_SLOTS) as usize);
+        self.taken += 1;
+        Some(self.block(slot))
+    }
+
+    fn block(&self, slot: u128) -> Block {
+        Block::from_aligned(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
     }
 
     fn lowest_free_slot(&mut self) -> Option<u128> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{CiliumVersion, IpamMode};
+use crate::net::Family;
 
 /// Version and settings of the running Cilium, as far as they were seen.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,17 @@ pub enum ModeSeen {
     Unknown(String),
     /// No `cilium-config` was seen.
     NoSettings,
+}
+
+/// Whether agents use an address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FamilyUse {
+    /// It is switched on, and an agent waits for its block.
+    Required,
+    /// It is switched off.
+    Off,
+    /// The settings do not say.
+    NotSaid,
 }
 
 /// Whether the agents read the pod-CIDR annotations of their Node.
@@ -79,13 +91,18 @@ impl Cilium {
         if ungated || asked { AnnotationReads::Yes(keys) } else { AnnotationReads::GateClosed }
     }
 
-    /// Whether an address family is switched off; both are on unless a setting says otherwise.
-    pub fn has_switched_off(&self, family: crate::net::Family) -> bool {
+    /// Whether the agents use an address family. In ipam `kubernetes` an agent waits until its node has a block of each family that
+    /// is on (`pkg/option/config.go`, k8s-require-ipv4-pod-cidr and its IPv6 twin are forced on).
+    pub fn use_of(&self, family: Family) -> FamilyUse {
         let key = match family {
-            crate::net::Family::Ipv4 => "enable-ipv4",
-            crate::net::Family::Ipv6 => "enable-ipv6",
+            Family::Ipv4 => "enable-ipv4",
+            Family::Ipv6 => "enable-ipv6",
         };
-        self.setting(key).is_some_and(|value| !is_true(value))
+        match self.setting(key) {
+            Some(value) if is_true(value) => FamilyUse::Required,
+            Some(_) => FamilyUse::Off,
+            None => FamilyUse::NotSaid,
+        }
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
@@ -102,12 +119,17 @@ fn is_true(text: &str) -> bool {
 pub(super) fn version_of_image(image: &str) -> Option<CiliumVersion> {
     let without_digest = image.split('@').next()?;
     let last = without_digest.rsplit('/').next()?;
-    last.split_once(':')?.1.parse().ok()
+    plausible(last.split_once(':')?.1.parse().ok()?)
 }
 
 /// `cilium-1.20.2`.
 pub(super) fn version_of_chart(label: &str) -> Option<CiliumVersion> {
-    label.strip_prefix("cilium-")?.parse().ok()
+    plausible(label.strip_prefix("cilium-")?.parse().ok()?)
+}
+
+/// A tag such as `2024.5.1` is a vendor's date, not a release of Cilium.
+fn plausible(version: CiliumVersion) -> Option<CiliumVersion> {
+    (version.major == 1 && (7..100).contains(&version.minor)).then_some(version)
 }
 
 /// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor release.
@@ -162,6 +184,7 @@ mod tests {
         let text = |version: Option<CiliumVersion>| version.map(|v| v.to_string()).unwrap_or_default();
         assert_eq!(text(version_of_image("quay.io/cilium/cilium:v1.19.3@sha256:00")), "1.19.3");
         assert_eq!(text(version_of_image("registry:5000/mirror/cilium@sha256:00")), "");
+        assert_eq!(text(version_of_image("mirror/cilium:2024.5.1")), "");
         assert_eq!(text(version_of_chart("cilium-1.20.2")), "1.20.2");
         let schemas = [
             ("1.24.4", "1.11"),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Node, Observed};
+use super::{AnnotationKeys, AnnotationReads, Node, Observed};
 use crate::model::{NodeName, PerFamily};
 use crate::net::{Block, Family};
 
@@ -42,48 +42,79 @@ impl fmt::Display for HoldingField {
 pub struct Holding {
     /// The block.
     pub block: Block,
-    /// The field that shows it, in Cilium's own order of precedence.
+    /// The field that shows it.
     pub field: HoldingField,
+    /// Whether the running agent would take it from there.
+    pub reading: Reading,
+}
+
+/// Whether the running agent takes a block from a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// It does.
+    Read,
+    /// It does not, or it is not known.
+    NotRead,
 }
 
 impl Node {
-    /// The first field that shows a block of the family, in the precedence of ParseNode (`pkg/k8s/node.go`, 1.9 to
-    /// 1.20): spec, newer annotation, older annotation.
-    pub fn shows(&self, family: Family) -> Option<Holding> {
-        let fields = [
-            (&self.spec, HoldingField::NodeSpec),
-            (&self.annotation, HoldingField::Annotation),
-            (&self.old_annotation, HoldingField::OldAnnotation),
-        ];
-        fields.into_iter().find_map(|(blocks, field)| blocks.get(family).map(|block| Holding { block: *block, field }))
+    /// What ParseNode (`pkg/k8s/node.go`, 1.9 to 1.20) takes from the Node: spec, or else the annotations that the agent reads, of
+    /// which the newer key hides the older one.
+    fn read_by_agent(&self, family: Family, reads: AnnotationReads) -> Option<(Block, HoldingField)> {
+        if let Some(block) = self.spec.get(family) {
+            return Some((*block, HoldingField::NodeSpec));
+        }
+        let newer = self.annotation.get(family).map(|block| (*block, HoldingField::Annotation));
+        let older = self.old_annotation.get(family).map(|block| (*block, HoldingField::OldAnnotation));
+        match reads {
+            AnnotationReads::Yes(AnnotationKeys::Both) => newer.or(older),
+            AnnotationReads::Yes(AnnotationKeys::Older) => older,
+            AnnotationReads::GateClosed | AnnotationReads::VersionUnknown => None,
+        }
+    }
+
+    /// A block in an annotation that the agent does not read.
+    fn annotated(&self, family: Family) -> Option<(Block, HoldingField)> {
+        let newer = self.annotation.get(family).map(|block| (*block, HoldingField::Annotation));
+        newer.or(self.old_annotation.get(family).map(|block| (*block, HoldingField::OldAnnotation)))
     }
 }
 
 impl Observed {
-    /// What a node holds: what its Node shows, or else what its CiliumNode shows.
+    /// What a node holds: what its agent reads from the Node; or else what its CiliumNode shows, which is what a running agent
+    /// uses; or else what an annotation shows that nobody reads.
     pub fn holds(&self, node: &Node) -> PerFamily<Holding> {
+        let reads = self.cilium.annotation_reads();
         let mut held = PerFamily::NONE;
         for family in Family::BOTH {
-            *held.get_mut(family) = node.shows(family).or_else(|| self.cilium_node_shows(&node.name, family));
+            let read = node.read_by_agent(family, reads).map(|found| (found, Reading::Read));
+            let unread = || self.cilium_node_shows(&node.name, family).or_else(|| node.annotated(family));
+            let found = read.or_else(|| unread().map(|found| (found, Reading::NotRead)));
+            *held.get_mut(family) = found.map(|((block, field), reading)| Holding { block, field, reading });
         }
         held
     }
 
-    fn cilium_node_shows(&self, node: &NodeName, family: Family) -> Option<Holding> {
+    fn cilium_node_shows(&self, node: &NodeName, family: Family) -> Option<(Block, HoldingField)> {
         let cilium_node = self.cilium_nodes.get(node)?;
         let block = cilium_node.pod_cidrs.iter().find(|block| block.family() == family)?;
-        Some(Holding { block: *block, field: HoldingField::CiliumNode })
+        Some((*block, HoldingField::CiliumNode))
     }
 
     /// Every block that any field of any Node or CiliumNode shows, with its node. A block is taken whichever field shows
     /// it, even one that the running Cilium would not read.
     pub fn shown_blocks(&self) -> impl Iterator<Item = (&NodeName, Block)> {
-        let of_nodes = self.nodes.values().flat_map(|node| {
-            let blocks = node.spec.iter().chain(node.annotation.iter()).chain(node.old_annotation.iter());
-            blocks.map(move |block| (&node.name, *block))
-        });
+        let of_nodes = self.nodes.values().flat_map(|node| node.shown.iter().map(move |block| (&node.name, *block)));
         let of_cilium_nodes =
             self.cilium_nodes.values().flat_map(|node| node.pod_cidrs.iter().map(move |block| (&node.name, *block)));
         of_nodes.chain(of_cilium_nodes)
+    }
+
+    /// What the agent of a node could not read, and so what nobody knows about what the node holds. An annotation does not matter
+    /// where spec has a block.
+    pub fn unreadable<'n>(&'n self, node: &'n Node) -> Option<&'n str> {
+        let annotation = node.unreadable_annotation.as_deref().filter(|_| node.spec.is_empty());
+        let cilium_node = self.cilium_nodes.get(&node.name).and_then(|cilium_node| cilium_node.unreadable.first());
+        node.unreadable_spec.as_deref().or(annotation).or(cilium_node.map(String::as_str))
     }
 }

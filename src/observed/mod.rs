@@ -7,6 +7,7 @@ mod cilium;
 mod holding;
 mod kind;
 mod read;
+mod read_node;
 mod slim;
 mod view;
 
@@ -14,12 +15,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::model::{Finding, Labels, NodeName, PerFamily};
-use crate::net::{Block, Range};
+use crate::net::{Block, Family, Range};
 
-pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, ModeSeen};
-pub use holding::{Holding, HoldingField};
+pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
+pub use holding::{Holding, HoldingField, Reading};
 pub use kind::{Head, ObservedKind, Query};
-pub use read::{ReadError, Reader};
+pub use read::{Definition, ReadError, Reader};
 pub use slim::slim;
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
@@ -40,8 +41,12 @@ pub struct Observed {
     pub cilium_nodes: BTreeMap<NodeName, CiliumNode>,
     /// Cilium's version and settings.
     pub cilium: Cilium,
+    /// Blocks of objects that could not be attributed to a node.
+    pub unattributed: Vec<Block>,
     /// Addresses of Services.
     pub service_ranges: Vec<Range>,
+    /// The cluster's first family: that of the first CIDR of the ServiceCIDR `kubernetes`.
+    pub primary_family: Option<Family>,
     /// Addresses of `CiliumLoadBalancerIPPool`s, with the pool's name.
     pub load_balancer_ranges: Vec<(String, Range)>,
     /// Whether kube-controller-manager hands out blocks too.
@@ -93,8 +98,12 @@ pub struct Node {
     pub annotation: PerFamily<Block>,
     /// The older annotation keys.
     pub old_annotation: PerFamily<Block>,
-    /// Pod-CIDR fields whose text is no CIDR, as `field: text`.
-    pub unreadable: Vec<String>,
+    /// Every block that any of its fields shows, whatever Cilium makes of it.
+    pub shown: Vec<Block>,
+    /// What is wrong with `spec.podCIDRs`, when Cilium could not use it.
+    pub unreadable_spec: Option<String>,
+    /// What is wrong with an annotation, when Cilium could not use it.
+    pub unreadable_annotation: Option<String>,
     /// Addresses of the machine.
     pub addresses: Vec<IpAddr>,
     /// Who wrote the pod-CIDR fields.

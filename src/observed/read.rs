@@ -4,26 +4,43 @@ use serde::Deserialize;
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
+use super::read_node::read_node;
 use super::view::{
-    CiliumNodeView, ConfigMapView, Container, DefinitionView, LoadBalancerBlock, LoadBalancerPoolView, ManagedFields,
-    NodeMetadata, NodeView, ServiceCidrView, WorkloadView,
+    CiliumNodeView, ConfigMapView, Container, DefinitionView, LoadBalancerBlock, LoadBalancerPoolView, NodeView,
+    ServiceCidrView, WorkloadView,
 };
-use super::{Author, BlindSpot, CiliumNode, Evidence, HoldingField, Node, NodeCidrAllocation, Observed};
-use crate::model::{CiliumVersion, Finding, ObjectRef, PerFamily, Rule, Severity};
+use super::{BlindSpot, Cilium, CiliumNode, Evidence, NodeCidrAllocation, Observed};
+use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use crate::net::{Block, Range};
 
 /// Collects objects into an [`Observed`].
 #[derive(Debug, Default)]
 pub struct Reader {
     observed: Observed,
+    /// Namespaces of DaemonSets that run the agent.
+    daemon_sets: Vec<String>,
+    /// Settings with their namespaces.
+    config_maps: Vec<ConfigMapView>,
     versions: Vec<(Evidence, CiliumVersion)>,
+    definition: Definition,
+}
+
+/// Whether Cilium's CRDs are installed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Definition {
+    /// The CRD of CiliumNode is there.
+    Installed,
+    /// It was not seen.
+    #[default]
+    Unseen,
 }
 
 /// An object that is not what its kind says.
 #[derive(Debug, thiserror::Error)]
-#[error("an object of {resource} cannot be read: {source}")]
+#[error("{resource} `{name}` cannot be read: {source}")]
 pub struct ReadError {
     resource: &'static str,
+    name: String,
     source: serde_json::Error,
 }
 
@@ -34,16 +51,16 @@ impl Reader {
     /// JSON that is not an object of that kind. Addresses that make no sense are not an error but a finding.
     pub fn object(&mut self, kind: ObservedKind, json: &str) -> Result<(), ReadError> {
         let outcome = match kind {
-            ObservedKind::Node => parse(json).map(|view| self.node(view)),
+            ObservedKind::Node => parse(json).map(|view| self.node(&view)),
             ObservedKind::CiliumNode => parse(json).map(|view| self.cilium_node(&view)),
             ObservedKind::ServiceCidr => parse(json).map(|view| self.service_cidr(&view)),
             ObservedKind::LoadBalancerPool => parse(json).map(|view| self.load_balancer_pool(&view)),
-            ObservedKind::CiliumConfig => parse(json).map(|view| self.config_map(view)),
+            ObservedKind::CiliumConfig => parse(json).map(|view| self.config_maps.push(view)),
             ObservedKind::CiliumDaemonSet => parse(json).map(|view| self.daemon_set(&view)),
             ObservedKind::ControllerManagerPod => parse(json).map(|view| self.controller_manager(&view)),
             ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
         };
-        outcome.map_err(|source| ReadError { resource: kind.resource(), source })
+        outcome.map_err(|source| ReadError { resource: kind.resource(), name: name_of(json), source })
     }
 
     /// Notes that a kind could not be read.
@@ -53,16 +70,24 @@ impl Reader {
 
     /// Where Cilium's DaemonSet lies, once it was read.
     pub fn cilium_namespace(&self) -> Option<&str> {
-        self.observed.cilium.namespace.as_deref()
+        self.daemon_sets.first().map(String::as_str)
+    }
+
+    /// Whether the CRD of CiliumNode was read.
+    pub fn definition_of_cilium_node(&self) -> Definition {
+        self.definition
     }
 
     /// Everything that was read.
     pub fn finish(mut self) -> Observed {
         self.versions.sort();
-        self.observed.cilium.version = self.versions.first().map(|(evidence, version)| (*version, *evidence));
+        let version = self.versions.first().map(|(evidence, version)| (*version, *evidence));
         if let Some(finding) = self.version_conflict() {
             self.observed.findings.push(finding);
         }
+        let (namespace, settings) = self.choose_settings().unzip();
+        self.observed.cilium = Cilium { namespace, version, settings };
+        self.observed.service_ranges.sort_unstable();
         self.observed.findings.sort();
         self.observed
     }
@@ -71,69 +96,79 @@ impl Reader {
         let (_, first) = self.versions.first()?;
         let (_, other) = self.versions.iter().find(|(_, version)| version.minor != first.minor)?;
         let message = format!("two Cilium versions are visible, {first} and {other}: an upgrade seems to be under way");
-        Some(
-            Finding::new(Severity::Warning, Rule("two-cilium-versions"), message)
-                .help("finish the upgrade before planning, or check that both read the same fields"),
-        )
+        let finding = Finding::new(Severity::Warning, Rule("two-cilium-versions"), message);
+        Some(finding.help("finish the upgrade before planning, or check that both read the same fields"))
     }
 
-    fn node(&mut self, view: NodeView<'_>) {
-        let NodeView { metadata, spec, status } = view;
-        let Ok(name) = metadata.name.parse() else { return self.unusable_name("Node", &metadata.name) };
-        let mut unreadable = Vec::new();
-        let listed: Vec<&str> = if spec.pod_cidrs.is_empty() {
-            spec.pod_cidr.iter().map(|c| c.as_ref()).filter(|c| !c.is_empty()).collect()
-        } else {
-            spec.pod_cidrs.iter().map(|c| c.as_ref()).collect()
-        };
-        let in_spec = blocks("spec.podCIDRs", listed, &mut unreadable).into_iter().collect();
-        let annotations = metadata.annotations.as_ref();
-        let mut annotated = |pairs: [(&'static str, Option<&str>); 2]| -> PerFamily<Block> {
-            pairs.into_iter().flat_map(|(key, text)| blocks(key, text, &mut unreadable)).collect()
-        };
-        let annotation = annotations.map(|a| annotated(a.newer())).unwrap_or_default();
-        let old_annotation = annotations.map(|a| annotated(a.older())).unwrap_or_default();
-        let authors = metadata.managed_fields.iter().flat_map(authors).collect();
-        let addresses = status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect();
-        let NodeMetadata { uid, resource_version, creation_timestamp, labels, .. } = metadata;
-        let node = Node {
-            name,
-            uid,
-            resource_version,
-            created: creation_timestamp.unwrap_or_default(),
-            labels: labels.unwrap_or_default(),
-            spec: in_spec,
-            annotation,
-            old_annotation,
-            unreadable,
-            addresses,
-            authors,
-        };
-        self.observed.nodes.insert(node.name.clone(), node);
+    /// The settings beside the DaemonSet; without one, the only ones there are. Two Ciliums are nobody's settings.
+    fn choose_settings(&mut self) -> Option<(String, std::collections::BTreeMap<String, String>)> {
+        self.daemon_sets.sort();
+        self.daemon_sets.dedup();
+        let mut candidates: Vec<ConfigMapView> = std::mem::take(&mut self.config_maps);
+        if !self.daemon_sets.is_empty() {
+            candidates.retain(|view| self.daemon_sets.contains(&view.namespace()));
+        }
+        if candidates.len() > 1 || self.daemon_sets.len() > 1 {
+            let message = "more than one Cilium is visible, so it is not known whose settings hold";
+            let finding = Finding::new(Severity::Warning, Rule("two-ciliums"), message);
+            self.observed
+                .findings
+                .push(finding.help("remove the DaemonSet and the ConfigMap `cilium-config` of the other one"));
+            return None;
+        }
+        candidates.pop().map(|view| (view.namespace(), view.data))
     }
 
-    fn unusable_name(&mut self, kind: &'static str, name: &str) {
+    fn node(&mut self, view: &NodeView<'_>) {
+        let (node, shown) = read_node(view);
+        match node {
+            Some(node) => {
+                self.observed.nodes.insert(node.name.clone(), node);
+            }
+            None => self.unusable_name("Node", &view.metadata.name, shown),
+        }
+    }
+
+    /// Its blocks count as taken all the same.
+    fn unusable_name(&mut self, kind: &'static str, name: &str, shown: Vec<Block>) {
         let message = format!("a {kind} has the impossible name `{}`", name.escape_debug());
-        self.observed
-            .findings
-            .push(Finding::new(Severity::Warning, Rule("unusable-name"), message).help("it is left alone"));
+        let finding = Finding::new(Severity::Warning, Rule("unusable-name"), message);
+        self.observed.findings.push(finding.help("it is left alone, and its blocks are kept free"));
+        self.observed.unattributed.extend(shown);
     }
 
     fn cilium_node(&mut self, view: &CiliumNodeView<'_>) {
-        let Ok(name) = view.metadata.name.parse() else { return self.unusable_name("CiliumNode", &view.metadata.name) };
         let mut unreadable = Vec::new();
-        let texts = view.spec.ipam.pod_cidrs.iter().map(|c| c.as_ref());
-        let pod_cidrs = blocks("spec.ipam.podCIDRs", texts, &mut unreadable);
+        let mut pod_cidrs = Vec::new();
+        for text in &view.spec.ipam.pod_cidrs {
+            match Block::lenient(text) {
+                Ok(block) => pod_cidrs.push(block),
+                Err(_) => unreadable.push(format!("CiliumNode.spec.ipam.podCIDRs: {}", text.escape_debug())),
+            }
+        }
+        let Ok(name) = view.metadata.name.parse() else {
+            return self.unusable_name("CiliumNode", &view.metadata.name, pod_cidrs);
+        };
+        if let Some(text) = unreadable.first() {
+            let message = format!("CiliumNode `{name}` shows a block that cannot be read ({text})");
+            let finding = Finding::new(Severity::Warning, Rule("unreadable-block"), message);
+            self.observed.findings.push(finding.help("mend the object; nothing is known about what its node holds"));
+        }
         let node = CiliumNode { name, pod_cidrs, unreadable };
         self.observed.cilium_nodes.insert(node.name.clone(), node);
     }
 
-    fn service_cidr(&mut self, view: &ServiceCidrView) {
+    fn service_cidr(&mut self, view: &ServiceCidrView<'_>) {
         for text in &view.spec.cidrs {
             match Block::lenient(text) {
                 Ok(block) => self.observed.service_ranges.push(block.range()),
-                Err(_) => self.unreadable_range("ServiceCIDR", "", text),
+                Err(_) => self.unreadable_range("ServiceCIDR", &view.metadata.name, text),
             }
+        }
+        // The one that kube-apiserver makes from --service-cluster-ip-range; others may come in any order.
+        if view.metadata.name == "kubernetes" {
+            let first = view.spec.cidrs.first().and_then(|text| Block::lenient(text).ok());
+            self.observed.primary_family = first.map(Block::family);
         }
     }
 
@@ -150,49 +185,30 @@ impl Reader {
     fn unreadable_range(&mut self, kind: &'static str, name: &str, text: &str) {
         let message = format!("{kind} `{}` has an unreadable range: `{}`", name.escape_debug(), text.escape_debug());
         let finding = Finding::new(Severity::Warning, Rule("unreadable-range"), message);
-        self.observed.findings.push(
-            finding
-                .about(ObjectRef { kind, name: name.to_owned() })
-                .help("mend the object; its addresses are not kept free"),
-        );
-    }
-
-    fn config_map(&mut self, view: ConfigMapView<'_>) {
-        let namespace = view.metadata.namespace.unwrap_or_default().into_owned();
-        let cilium = &mut self.observed.cilium;
-        if cilium.settings.is_none() || cilium.namespace.as_deref() == Some(namespace.as_str()) {
-            cilium.settings = Some(view.data);
-            cilium.namespace.get_or_insert(namespace);
-        }
+        let finding = finding.about(ObjectRef { kind, name: name.to_owned() });
+        self.observed.findings.push(finding.help("mend the object; its addresses are not kept free"));
     }
 
     fn daemon_set(&mut self, view: &WorkloadView<'_>) {
-        self.observed.cilium.namespace = view.metadata.namespace.as_deref().map(str::to_owned);
         let containers = view.spec.template.iter().flat_map(|template| &template.spec.containers);
-        let image =
-            containers.filter(|container| container.name == "cilium-agent").find_map(|c| version_of_image(&c.image));
-        self.versions.extend(image.map(|version| (Evidence::ImageTag, version)));
+        let agent = containers.filter(|container| container.name == "cilium-agent");
+        self.daemon_sets.push(view.metadata.namespace.as_deref().unwrap_or_default().to_owned());
+        self.versions.extend(agent.filter_map(|c| version_of_image(&c.image)).map(|v| (Evidence::ImageTag, v)));
         let chart = view.metadata.labels.as_ref().and_then(|labels| labels.get("helm.sh/chart"));
-        self.versions
-            .extend(chart.and_then(|label| version_of_chart(label)).map(|version| (Evidence::ChartLabel, version)));
+        self.versions.extend(chart.and_then(|label| version_of_chart(label)).map(|v| (Evidence::ChartLabel, v)));
     }
 
     fn definition(&mut self, view: &DefinitionView<'_>) {
+        self.definition = Definition::Installed;
         let label = view.metadata.labels.as_ref().and_then(|labels| labels.get("io.cilium.k8s.crd.schema.version"));
-        self.versions
-            .extend(label.and_then(|label| version_of_schema(label)).map(|version| (Evidence::SchemaLabel, version)));
+        self.versions.extend(label.and_then(|label| version_of_schema(label)).map(|v| (Evidence::SchemaLabel, v)));
     }
 
     fn controller_manager(&mut self, view: &WorkloadView<'_>) {
-        let allocates = |container: &Container| {
-            let words = container.command.iter().chain(&container.args);
-            words
-                .filter_map(|word| word.strip_prefix("--allocate-node-cidrs"))
-                .any(|value| matches!(value, "" | "=true" | "=1" | "=t" | "=T" | "=True" | "=TRUE"))
-        };
-        if view.spec.containers.iter().any(allocates) {
+        let seen: Vec<NodeCidrAllocation> = view.spec.containers.iter().filter_map(allocation).collect();
+        if seen.contains(&NodeCidrAllocation::On) {
             self.observed.controller_manager = NodeCidrAllocation::On;
-        } else if self.observed.controller_manager == NodeCidrAllocation::Unseen {
+        } else if !seen.is_empty() && self.observed.controller_manager == NodeCidrAllocation::Unseen {
             self.observed.controller_manager = NodeCidrAllocation::Off;
         }
     }
@@ -202,15 +218,25 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, serde_json::Error> 
     serde_json::from_str(json)
 }
 
-fn blocks<'a>(field: &str, texts: impl IntoIterator<Item = &'a str>, unreadable: &mut Vec<String>) -> Vec<Block> {
-    let mut read = Vec::new();
-    for text in texts {
-        match Block::lenient(text) {
-            Ok(block) => read.push(block),
-            Err(_) => unreadable.push(format!("{field}: {}", text.escape_debug())),
-        }
+/// The name of an object that cannot be read as what it should be.
+fn name_of(json: &str) -> String {
+    let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    let name = object.pointer("/metadata/name").and_then(serde_json::Value::as_str);
+    name.unwrap_or("without a name").escape_debug().to_string()
+}
+
+/// What a container's command line says; a shell's script counts, and no trace of the program says nothing. The flag is off by
+/// default.
+fn allocation(container: &Container) -> Option<NodeCidrAllocation> {
+    const FLAG: &str = "--allocate-node-cidrs";
+    let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
+    let values: Vec<&str> = words.iter().flat_map(|word| word.split(FLAG).skip(1)).collect();
+    let is_off =
+        |value: &&str| ["=false", "=0", "=f", "=F", "=False", "=FALSE"].iter().any(|off| value.starts_with(off));
+    if !values.is_empty() {
+        return Some(if values.iter().all(is_off) { NodeCidrAllocation::Off } else { NodeCidrAllocation::On });
     }
-    read
+    words.iter().any(|word| word.contains("kube-controller-manager")).then_some(NodeCidrAllocation::Off)
 }
 
 fn load_balancer_range(block: &LoadBalancerBlock) -> Option<Range> {
@@ -220,19 +246,4 @@ fn load_balancer_range(block: &LoadBalancerBlock) -> Option<Range> {
         (_, Some(start), _) => start.parse().ok(),
         _ => None,
     }
-}
-
-fn authors(entry: &ManagedFields) -> Vec<Author> {
-    let Some(fields) = &entry.fields else { return Vec::new() };
-    let spec = fields.spec.as_ref().filter(|spec| spec.pod_cidr.is_some() || spec.pod_cidrs.is_some());
-    let annotations = fields.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
-    let newer = annotations.filter(|a| a.ipv4.is_some() || a.ipv6.is_some());
-    let older = annotations.filter(|a| a.old_ipv4.is_some() || a.old_ipv6.is_some());
-    let owned = [
-        spec.map(|_| HoldingField::NodeSpec),
-        newer.map(|_| HoldingField::Annotation),
-        older.map(|_| HoldingField::OldAnnotation),
-    ];
-    let author = |field| Author { manager: entry.manager.clone(), time: entry.time.clone().unwrap_or_default(), field };
-    owned.into_iter().flatten().map(author).collect()
 }

@@ -3,20 +3,26 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::{ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6};
 use crate::model::Labels;
+use crate::net::Family;
+
+/// `null` is what Go writes and reads for an empty value.
+fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeView<'a> {
     #[serde(borrow)]
     pub metadata: NodeMetadata<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "nullable")]
     pub spec: NodeSpec<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "nullable")]
     pub status: NodeStatus<'a>,
 }
 
@@ -35,7 +41,7 @@ pub(super) struct NodeMetadata<'a> {
     pub labels: Option<Labels>,
     #[serde(borrow, default)]
     pub annotations: Option<PodCidrAnnotations<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub managed_fields: Vec<ManagedFields>,
 }
 
@@ -52,12 +58,13 @@ pub(super) struct PodCidrAnnotations<'a> {
 }
 
 impl PodCidrAnnotations<'_> {
-    pub(super) fn newer(&self) -> [(&'static str, Option<&str>); 2] {
-        [(ANNOTATION_IPV4, self.ipv4.as_deref()), (ANNOTATION_IPV6, self.ipv6.as_deref())]
+    pub(super) fn newer(&self) -> [(&'static str, Option<&str>, Family); 2] {
+        [(ANNOTATION_IPV4, self.ipv4.as_deref(), Family::Ipv4), (ANNOTATION_IPV6, self.ipv6.as_deref(), Family::Ipv6)]
     }
 
-    pub(super) fn older(&self) -> [(&'static str, Option<&str>); 2] {
-        [(OLD_ANNOTATION_IPV4, self.old_ipv4.as_deref()), (OLD_ANNOTATION_IPV6, self.old_ipv6.as_deref())]
+    pub(super) fn older(&self) -> [(&'static str, Option<&str>, Family); 2] {
+        let older = (OLD_ANNOTATION_IPV4, self.old_ipv4.as_deref(), Family::Ipv4);
+        [older, (OLD_ANNOTATION_IPV6, self.old_ipv6.as_deref(), Family::Ipv6)]
     }
 }
 
@@ -109,13 +116,13 @@ pub(super) struct OwnedAnnotations {
 pub(super) struct NodeSpec<'a> {
     #[serde(borrow, default, rename = "podCIDR")]
     pub pod_cidr: Option<Cow<'a, str>>,
-    #[serde(borrow, default, rename = "podCIDRs")]
+    #[serde(borrow, default, deserialize_with = "nullable", rename = "podCIDRs")]
     pub pod_cidrs: Vec<Cow<'a, str>>,
 }
 
 #[derive(Default, Deserialize)]
 pub(super) struct NodeStatus<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "nullable")]
     pub addresses: Vec<NodeAddress<'a>>,
 }
 
@@ -129,7 +136,7 @@ pub(super) struct NodeAddress<'a> {
 pub(super) struct CiliumNodeView<'a> {
     #[serde(borrow)]
     pub metadata: NamedMetadata<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "nullable")]
     pub spec: CiliumNodeSpec<'a>,
 }
 
@@ -145,25 +152,27 @@ pub(super) struct NamedMetadata<'a> {
 
 #[derive(Default, Deserialize)]
 pub(super) struct CiliumNodeSpec<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "nullable")]
     pub ipam: CiliumNodeIpam<'a>,
 }
 
 #[derive(Default, Deserialize)]
 pub(super) struct CiliumNodeIpam<'a> {
-    #[serde(borrow, default, rename = "podCIDRs")]
+    #[serde(borrow, default, deserialize_with = "nullable", rename = "podCIDRs")]
     pub pod_cidrs: Vec<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct ServiceCidrView {
-    #[serde(default)]
+pub(super) struct ServiceCidrView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+    #[serde(default, deserialize_with = "nullable")]
     pub spec: ServiceCidrSpec,
 }
 
 #[derive(Default, Deserialize)]
 pub(super) struct ServiceCidrSpec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub cidrs: Vec<String>,
 }
 
@@ -171,16 +180,16 @@ pub(super) struct ServiceCidrSpec {
 pub(super) struct LoadBalancerPoolView<'a> {
     #[serde(borrow)]
     pub metadata: NamedMetadata<'a>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub spec: LoadBalancerPoolSpec,
 }
 
 /// `cidrs` up to 1.15, `blocks` from 1.15 on (`pkg/k8s/apis/cilium.io/v2/lbipam_types.go`).
 #[derive(Default, Deserialize)]
 pub(super) struct LoadBalancerPoolSpec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub cidrs: Vec<LoadBalancerBlock>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub blocks: Vec<LoadBalancerBlock>,
 }
 
@@ -191,19 +200,30 @@ pub(super) struct LoadBalancerBlock {
     pub stop: Option<String>,
 }
 
-#[derive(Deserialize)]
-pub(super) struct ConfigMapView<'a> {
-    #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
-    #[serde(default)]
+/// Owned, because which one counts is only known when all have been read.
+#[derive(Debug, Deserialize)]
+pub(super) struct ConfigMapView {
+    pub metadata: ConfigMapMetadata,
+    #[serde(default, deserialize_with = "nullable")]
     pub data: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ConfigMapMetadata {
+    pub namespace: Option<String>,
+}
+
+impl ConfigMapView {
+    pub(super) fn namespace(&self) -> String {
+        self.metadata.namespace.clone().unwrap_or_default()
+    }
 }
 
 #[derive(Deserialize)]
 pub(super) struct WorkloadView<'a> {
     #[serde(borrow)]
     pub metadata: NamedMetadata<'a>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub spec: WorkloadSpec,
 }
 
@@ -211,19 +231,19 @@ pub(super) struct WorkloadView<'a> {
 pub(super) struct WorkloadSpec {
     #[serde(default)]
     pub template: Option<PodTemplate>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub containers: Vec<Container>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct PodTemplate {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub spec: PodSpec,
 }
 
 #[derive(Default, Deserialize)]
 pub(super) struct PodSpec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub containers: Vec<Container>,
 }
 
@@ -233,9 +253,9 @@ pub(super) struct Container {
     pub name: String,
     #[serde(default)]
     pub image: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub command: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub args: Vec<String>,
 }
 

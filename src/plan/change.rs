@@ -65,7 +65,7 @@ pub struct PassedOverPool {
     /// The pool.
     pub pool: PoolName,
     /// Why, as it fits after the name.
-    pub why: &'static str,
+    pub why: String,
 }
 
 /// Why a node gets this block.
@@ -73,6 +73,8 @@ pub struct PassedOverPool {
 pub enum Reason {
     /// A `NodeAssignment` says so.
     Pinned,
+    /// A `NodeAssignment` says so for one family, and the pool gives the other.
+    PinnedInPart,
     /// The lowest free block of the best pool that could serve it.
     LowestFree {
         /// The better pools.
@@ -146,8 +148,16 @@ pub enum BlockedReason {
     NoIdentity,
     /// No pool's selector matches the node.
     NoPool,
-    /// Every pool that matches is full or disabled.
-    Exhausted(Vec<(PoolName, &'static str)>),
+    /// No pool that matches can serve it.
+    Exhausted(Vec<(PoolName, String)>),
+    /// Cilium waits for a block of this family too, and it could not be added to spec later.
+    FamilyMissing(Family),
+    /// A family of the pin is switched off in Cilium.
+    PinFamilyOff(Family),
+    /// The block that the node shows is shown by another node too.
+    HeldTwice(Block, NodeName),
+    /// The block that the node shows overlaps addresses that something else uses.
+    HeldNotFree(Block),
     /// The pinned block is held by another node.
     PinHeldBy(Block, NodeName),
     /// The pinned block overlaps an address that something else uses.
@@ -198,7 +208,20 @@ impl fmt::Display for BlockedReason {
             BlockedReason::NoPool => write!(f, "no pool matches its labels"),
             BlockedReason::Exhausted(pools) => {
                 let each: Vec<String> = pools.iter().map(|(pool, why)| format!("{pool} {why}")).collect();
-                write!(f, "no block is left: {}", each.join(", "))
+                write!(f, "no pool can serve it: {}", each.join(", "))
+            }
+            BlockedReason::FamilyMissing(family) => {
+                write!(
+                    f,
+                    "Cilium has {family} switched on and waits for an {family} block too, and spec.podCIDRs is write-once"
+                )
+            }
+            BlockedReason::PinFamilyOff(family) => {
+                write!(f, "its pin has an {family} block, but Cilium has {family} switched off")
+            }
+            BlockedReason::HeldTwice(block, node) => write!(f, "it shows {block}, which node {node} shows too"),
+            BlockedReason::HeldNotFree(block) => {
+                write!(f, "it shows {block}, which overlaps addresses that something else uses")
             }
             BlockedReason::PinHeldBy(block, node) => write!(f, "its pinned block {block} is held by node {node}"),
             BlockedReason::PinNotFree(block) => {
@@ -226,7 +249,13 @@ impl BlockedReason {
             BlockedReason::Unreadable(_) => "mend the field by hand; until then nothing is known about what the node holds".into(),
             BlockedReason::NoIdentity => "take the cluster file with `kubectl get … -o json` or `cilium-ipam snapshot`".into(),
             BlockedReason::NoPool => "label the node, widen a pool's nodeSelector, or add a pool without one as a fallback".into(),
-            BlockedReason::Exhausted(_) => "add a CIDR to one of them, or a further pool that matches".into(),
+            BlockedReason::Exhausted(_) => "widen or enable one of them, or add a further pool that matches".into(),
+            BlockedReason::FamilyMissing(family) => {
+                format!("give its pool {family} `cidrs` and a block size, or switch {family} off in cilium-config")
+            }
+            BlockedReason::PinFamilyOff(family) => format!("switch {family} on in cilium-config, or take the block out of the pin"),
+            BlockedReason::HeldTwice(..) => "find out which of the two has pods in it, and clear the field of the other one".into(),
+            BlockedReason::HeldNotFree(_) => "clear the field, and the node gets a block of its pool".into(),
             BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),
             BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
             BlockedReason::PinWouldMove { .. } => "drain the node and re-create its Node object, or pin the block that it holds".into(),

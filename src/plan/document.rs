@@ -333,6 +333,10 @@ fn reason_text(change: &Change) -> String {
         Reason::Pinned => {
             format!("pinned{}", change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default())
         }
+        Reason::PinnedInPart => {
+            let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
+            format!("one family pinned{place}, the other the lowest free block{pool}")
+        }
         Reason::LowestFree { passed_over } if passed_over.is_empty() => format!("lowest free block{pool}"),
         Reason::LowestFree { passed_over } => {
             let better: Vec<String> = passed_over.iter().map(|pool| format!("{} {}", pool.pool, pool.why)).collect();

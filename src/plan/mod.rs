@@ -9,6 +9,7 @@ mod decide;
 mod digest;
 mod document;
 mod drift;
+mod node_change;
 mod pins;
 mod pool_use;
 mod staleness;
@@ -23,7 +24,7 @@ pub use document::{
     OriginDocument, PlanDocument, PlanFileError, SourceDocument, Summary,
 };
 pub use pool_use::{PoolUse, pool_use};
-pub use staleness::{Staleness, still_wanted};
+pub use staleness::{Staleness, shows, still_wanted};
 
 /// What would be done, and what would not.
 #[derive(Clone, Debug, Default)]

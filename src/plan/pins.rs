@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::change::BlockedReason;
 use crate::desired::{Desired, Pin, PoolState};
 use crate::model::{NodeName, PerFamily};
-use crate::net::{Block, Range};
-use crate::observed::{Holding, Observed};
+use crate::net::{Block, Range, RangeIndex};
+use crate::observed::{FamilyUse, Holding, Observed};
 
 /// What a pin asks of its node.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,38 +19,34 @@ pub(super) enum PinOutcome {
 
 /// Answers who else uses an address.
 pub(super) struct Others<'o> {
-    /// Blocks that nodes show, sorted, with their nodes.
-    shown: Vec<(Range, &'o NodeName)>,
-    /// Services, machines, load balancers.
-    foreign: &'o [Range],
+    shown: RangeIndex<&'o NodeName>,
+    foreign: RangeIndex<()>,
 }
 
 impl<'o> Others<'o> {
-    /// `foreign` must come from [`crate::net::merge`].
-    pub(super) fn new(observed: &'o Observed, foreign: &'o [Range]) -> Others<'o> {
-        let mut shown: Vec<(Range, &NodeName)> =
-            observed.shown_blocks().map(|(node, block)| (block.range(), node)).collect();
-        shown.sort();
-        Others { shown, foreign }
+    pub(super) fn new(observed: &'o Observed, foreign: &[Range]) -> Others<'o> {
+        let shown = observed.shown_blocks().map(|(node, block)| (block.range(), node));
+        Others { shown: RangeIndex::new(shown), foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))) }
     }
 
-    /// Another node that shows an overlapping block. Linear: pins are few, and duplicates make no order to search by.
-    fn holder(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
-        self.shown
-            .iter()
-            .find(|(range, other)| *other != node && range.overlaps(&block.range()))
-            .map(|(_, other)| *other)
+    /// Another node that shows an overlapping block.
+    pub(super) fn holder(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
+        self.shown.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
     }
 
-    fn uses(&self, block: Block) -> bool {
-        let range = block.range();
-        let start =
-            self.foreign.partition_point(|other| (other.family(), other.last()) < (range.family(), range.first()));
-        self.foreign.get(start).is_some_and(|other| other.overlaps(&range))
+    /// Whether something else than nodes uses a part of it.
+    pub(super) fn uses(&self, block: Block) -> bool {
+        self.foreign.overlapping(&block.range()).next().is_some()
     }
 }
 
-pub(super) fn outcome(pin: &Pin, held: &PerFamily<Holding>, desired: &Desired, others: &Others<'_>) -> PinOutcome {
+pub(super) fn outcome(
+    pin: &Pin,
+    held: &PerFamily<Holding>,
+    desired: &Desired,
+    observed: &Observed,
+    others: &Others<'_>,
+) -> PinOutcome {
     let mut assign = PerFamily::NONE;
     for block in pin.blocks.iter().copied() {
         match held.get(block.family()) {
@@ -59,6 +55,9 @@ pub(super) fn outcome(pin: &Pin, held: &PerFamily<Holding>, desired: &Desired, o
                 return PinOutcome::Blocked(BlockedReason::PinWouldMove { pinned: block, held: holding.block });
             }
             None => {}
+        }
+        if observed.cilium.use_of(block.family()) == FamilyUse::Off {
+            return PinOutcome::Blocked(BlockedReason::PinFamilyOff(block.family()));
         }
         if let Some(reason) = obstacle(pin, block, desired, others) {
             return PinOutcome::Blocked(reason);

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{ChangeDocument, PlanDocument};
+use super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::{Change, Plan};
+use crate::model::NodeName;
+use crate::net::Family;
+use crate::observed::Observed;
 
 /// A saved plan against a fresh one.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub enum Staleness {
         changes: Vec<Change>,
         /// Changes that are due but not in the saved plan, such as those of nodes that joined since.
         further: usize,
+        /// Saved changes that the cluster shows already, such as those of an apply that was interrupted.
+        done: usize,
     },
     /// Something relevant has changed; a line for each difference.
     Stale(Vec<String>),
@@ -21,15 +26,17 @@ pub enum Staleness {
 
 /// Compares change by change, so that a heartbeat, or a node that joined since, does not make a reviewed plan stale. When
 /// the meaning of the files has changed, further changes count as a difference too.
-pub fn still_wanted(saved: &PlanDocument, fresh: &Plan) -> Staleness {
+pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
     let mut planned: BTreeMap<&str, &Change> =
         fresh.changes.iter().map(|change| (change.node.as_str(), change)).collect();
     let mut changes = Vec::with_capacity(saved.changes.len());
     let mut differences = Vec::new();
+    let mut done = 0;
     for wanted in &saved.changes {
         let now = planned.remove(wanted.name.as_str());
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
             Some(change) => changes.push(change.clone()),
+            None if shows(observed, wanted) => done += 1,
             None => differences.push(difference(wanted, now, fresh)),
         }
     }
@@ -46,10 +53,26 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan) -> Staleness {
         }));
     }
     if differences.is_empty() {
-        Staleness::Current { changes, further: planned.len() }
+        Staleness::Current { changes, further: planned.len(), done }
     } else {
         Staleness::Stale(differences)
     }
+}
+
+/// Whether the very node that was planned shows what was planned, in the field that would have been written.
+pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    let name = saved.name.parse::<NodeName>().ok();
+    let Some(node) = name.and_then(|name| observed.nodes.get(&name)).filter(|node| node.uid == saved.guard.uid) else {
+        return false;
+    };
+    let shown: Vec<String> = match &saved.edit {
+        EditDocument::NodeSpec(_) => node.spec.iter().map(ToString::to_string).collect(),
+        EditDocument::NodeAnnotations(_) => {
+            let shown = Family::BOTH.map(|family| node.annotation.get(family).or(node.old_annotation.get(family)));
+            shown.into_iter().flatten().map(ToString::to_string).collect()
+        }
+    };
+    saved.after.iter().all(|block| shown.contains(block))
 }
 
 fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> String {
@@ -72,7 +95,7 @@ fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> Str
         return format!("{who}: saved {was}, now blocked: {}", blocked.reason);
     }
     if fresh.unchanged.iter().any(|node| node.as_str() == saved.name) {
-        return format!("{who}: saved {was}, but nothing is left to do for it");
+        return format!("{who}: saved {was}, but it has another block by now");
     }
     format!("{who}: saved {was}, but it is gone")
 }

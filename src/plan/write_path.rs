@@ -10,8 +10,8 @@ use super::change::{BlockedReason, Edit};
 use crate::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
 use crate::net::{Block, Family};
 use crate::observed::{
-    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, ModeSeen, Node, NodeCidrAllocation,
-    OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6, Observed,
+    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, FamilyUse, Holding, ModeSeen, Node,
+    NodeCidrAllocation, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6, Observed, Reading,
 };
 
 /// What holds for every node of the cluster.
@@ -21,6 +21,8 @@ pub(super) struct Paths {
     annotation: AnnotationReads,
     rival: NodeCidrAllocation,
     primary: Family,
+    /// Families that an agent waits for.
+    required: Vec<Family>,
 }
 
 /// What to do so that Cilium reads a node's blocks.
@@ -34,20 +36,27 @@ pub(super) enum Route {
 
 impl Paths {
     pub(super) fn new(observed: &Observed, choice: WritePathChoice) -> Paths {
-        let primary = observed.service_ranges.first().map_or(Family::Ipv4, |range| range.family());
+        let is_required = |family: &Family| observed.cilium.use_of(*family) == FamilyUse::Required;
         Paths {
             mode: served(&observed.cilium.mode()),
             choice,
             annotation: observed.cilium.annotation_reads(),
             rival: observed.controller_manager,
-            primary,
+            primary: observed.primary_family.unwrap_or(Family::Ipv4),
+            required: Family::BOTH.into_iter().filter(is_required).collect(),
         }
     }
 
-    /// How the node comes to show `blocks`, which must include everything that it holds.
-    pub(super) fn route(&self, node: &Node, blocks: &PerFamily<Block>) -> Result<Route, BlockedReason> {
+    /// How the node comes to show `blocks`, which must include everything that it holds of a family that is in use.
+    pub(super) fn route(
+        &self,
+        node: &Node,
+        held: &PerFamily<Holding>,
+        blocks: &PerFamily<Block>,
+    ) -> Result<Route, BlockedReason> {
         self.mode.clone()?;
-        let unread: Vec<Block> = blocks.iter().filter(|block| !self.reads(node, **block)).copied().collect();
+        let is_read = |block: &Block| held.get(block.family()).is_some_and(|holding| holding.reading == Reading::Read);
+        let unread: Vec<Block> = blocks.iter().filter(|block| !is_read(block)).copied().collect();
         let Some(first) = unread.first() else { return Ok(Route::AlreadyRead) };
         if !node.spec.is_empty() {
             return match self.annotation {
@@ -61,26 +70,12 @@ impl Paths {
         }
     }
 
-    /// Whether the agent would take this block from the Node as it is.
-    fn reads(&self, node: &Node, block: Block) -> bool {
-        match node.spec.get(block.family()) {
-            Some(in_spec) => *in_spec == block,
-            None => {
-                let shown = match self.annotation {
-                    AnnotationReads::Yes(AnnotationKeys::Both) => {
-                        node.shows(block.family()).map(|holding| holding.block)
-                    }
-                    AnnotationReads::Yes(AnnotationKeys::Older) => node.old_annotation.get(block.family()).copied(),
-                    AnnotationReads::GateClosed | AnnotationReads::VersionUnknown => None,
-                };
-                shown == Some(block)
-            }
-        }
-    }
-
     fn write_spec(&self, blocks: &PerFamily<Block>) -> Result<Route, BlockedReason> {
         if self.rival == NodeCidrAllocation::On {
             return Err(BlockedReason::RivalAllocator);
+        }
+        if let Some(family) = self.required.iter().find(|family| blocks.get(**family).is_none()) {
+            return Err(BlockedReason::FamilyMissing(*family));
         }
         let mut pod_cidrs: Vec<Block> = blocks.iter().copied().collect();
         pod_cidrs.sort_by_key(|block| block.family() != self.primary);

@@ -47,8 +47,15 @@ fn line_of(origin: &Origin, documents: &Documents) -> Option<String> {
 fn source_of(finding: &Finding, documents: &Documents) -> Option<NamedSource<String>> {
     let origin = finding.origin.as_ref()?;
     let text = text_of(origin, documents)?;
+    let start = text.get(..origin.bytes.0)?.rfind('\n').map_or(0, |newline| newline + 1);
+    if text[start..].lines().next().is_some_and(|line| line.len() > LONGEST_LINE) {
+        return None;
+    }
     Some(NamedSource::new(&*origin.file, masked(text)))
 }
+
+/// Longest line that is shown, in bytes: what is longer helps nobody, and the renderer cannot pad beyond 65,535 columns.
+const LONGEST_LINE: usize = 2000;
 
 struct Report<'f> {
     finding: &'f Finding,
@@ -58,7 +65,11 @@ struct Report<'f> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable(&self.finding.message))
+        f.write_str(&printable(&self.finding.message))?;
+        match &self.finding.origin {
+            Some(origin) if self.source.is_none() => write!(f, " ({origin}:{})", origin.column),
+            _ => Ok(()),
+        }
     }
 }
 

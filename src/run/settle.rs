@@ -8,7 +8,7 @@ use super::{Loaded, observe_and_plan};
 use crate::apply::{Event, Outcome, Stop, apply};
 use crate::cluster::{Cluster, ClusterError};
 use crate::model::NodeName;
-use crate::plan::{Change, ChangeDocument};
+use crate::plan::{Change, ChangeDocument, shows};
 
 /// Losing a race is normal, losing it this often is not: a heartbeat moves a Node every few seconds at most.
 const ROUNDS: usize = 5;
@@ -32,11 +32,8 @@ impl Applied {
     }
 }
 
-/// Applies approved changes.
-///
-/// # Errors
-/// The cluster could not be read again after a lost race, or its writes could not be made durable. What was applied
-/// until then is applied.
+/// Applies approved changes. An error is that the cluster could not be read again after a lost race, or that its writes could not be
+/// made durable; the outcomes say what is applied all the same.
 pub async fn apply_until_settled<C: Cluster>(
     cluster: &C,
     loaded: &Loaded,
@@ -47,11 +44,15 @@ pub async fn apply_until_settled<C: Cluster>(
 ) -> (Applied, Option<ClusterError>) {
     let outcomes = apply(cluster, &approved, parallelism, stop, on_event).await;
     let mut applied = Applied { outcomes: approved.into_iter().zip(outcomes).collect() };
+    let mut failure = None;
     for _ in 1..ROUNDS {
-        let again = match planned_again(cluster, loaded, &applied).await {
+        let again = match look_again(cluster, loaded, &mut applied).await {
             Ok(again) if again.is_empty() => break,
             Ok(again) => again,
-            Err(error) => return (applied, Some(error)),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         };
         let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
         let outcomes = apply(cluster, &changes, parallelism, stop, on_event).await;
@@ -59,28 +60,45 @@ pub async fn apply_until_settled<C: Cluster>(
             applied.outcomes[index] = (change, outcome);
         }
     }
-    let failure = cluster.finish().await.err();
+    if let Err(error) = cluster.finish().await {
+        applied.forget(&error);
+        failure = Some(error);
+    }
     (applied, failure)
 }
 
-/// The superseded changes that a fresh plan asks for again, exactly as approved, with their places.
-async fn planned_again<C: Cluster>(
+impl Applied {
+    /// Nothing of it was made durable.
+    fn forget(&mut self, error: &ClusterError) {
+        for (_, outcome) in self.outcomes.iter_mut().filter(|(_, outcome)| *outcome == Outcome::Applied) {
+            *outcome = Outcome::Refused(format!("it was not saved: {error}"));
+        }
+    }
+}
+
+/// Observes again when writes were superseded. One that the node shows by now, because an answer got lost on the way, counts as applied;
+/// those that a fresh plan asks for exactly as approved are given, with their places.
+async fn look_again<C: Cluster>(
     cluster: &C,
     loaded: &Loaded,
-    applied: &Applied,
+    applied: &mut Applied,
 ) -> Result<Vec<(usize, Change)>, ClusterError> {
-    let superseded =
-        applied.outcomes.iter().enumerate().filter(|(_, (_, outcome))| matches!(outcome, Outcome::Superseded(_)));
-    let superseded: Vec<(usize, &Change)> = superseded.map(|(index, (change, _))| (index, change)).collect();
-    if superseded.is_empty() {
+    if !applied.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_))) {
         return Ok(Vec::new());
     }
-    let (_, plan) = observe_and_plan(cluster, loaded).await?;
+    let (observed, plan) = observe_and_plan(cluster, loaded).await?;
     let fresh: BTreeMap<&NodeName, &Change> = plan.changes.iter().map(|change| (&change.node, change)).collect();
     let identity = |change: &Change| ChangeDocument::from(change).identity();
-    let equal = |(index, approved): (usize, &Change)| {
-        let change = *fresh.get(&approved.node)?;
-        (identity(change) == identity(approved)).then(|| (index, change.clone()))
-    };
-    Ok(superseded.into_iter().filter_map(equal).collect())
+    let mut again = Vec::new();
+    for (index, (approved, outcome)) in applied.outcomes.iter_mut().enumerate() {
+        if !matches!(outcome, Outcome::Superseded(_)) {
+            continue;
+        }
+        match fresh.get(&approved.node) {
+            Some(change) if identity(change) == identity(approved) => again.push((index, (*change).clone())),
+            _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
+            _ => {}
+        }
+    }
+    Ok(again)
 }

@@ -1,7 +1,10 @@
 //! Reads the directory: every YAML file of it, at any depth. Only reads, and never outside the directory.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use crate::desired::{Documents, SourceFile};
@@ -25,6 +28,8 @@ pub fn read_directory(directory: &Path) -> (Documents, Vec<Finding>) {
             reading.file(directory, &root);
         }
         Ok(root) => {
+            // A link back to the root must not read everything again.
+            reading.visited.insert(root.clone());
             reading.root = root;
             reading.folder(directory);
             reading.refuse_nothing(directory);
@@ -63,17 +68,15 @@ impl Reading {
     fn folder(&mut self, folder: &Path) {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
-            Err(error) => {
-                let name = shown(folder);
-                return self.fault(
-                    "unreadable-file",
-                    &name,
-                    format!("`{name}` cannot be listed: {error}"),
-                    "allow reading it, or move it away",
-                );
-            }
+            Err(error) => return self.unreadable(folder, "listed", &error),
         };
-        let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let mut paths = Vec::new();
+        for entry in entries {
+            match entry {
+                Ok(entry) => paths.push(entry.path()),
+                Err(error) => self.unreadable(folder, "listed to its end", &error),
+            }
+        }
         paths.sort();
         for path in paths {
             let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
@@ -96,7 +99,9 @@ impl Reading {
                 );
             }
         };
-        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)));
         if !real.is_dir() && !is_yaml {
             return;
         }
@@ -118,24 +123,46 @@ impl Reading {
 
     fn file(&mut self, path: &Path, real: &Path) {
         let name = shown(path);
-        let size = std::fs::metadata(real).map(|metadata| metadata.len());
-        if size.is_ok_and(|size| size > LARGEST_FILE) {
+        // Only a regular file is opened: a pipe or a device may never end.
+        match std::fs::metadata(real) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => {
+                let message = format!("`{name}` is not a regular file");
+                return self.fault("unreadable-file", &name, message, "move it away, or make it a file");
+            }
+            Err(error) => return self.unreadable(path, "read", &error),
+        }
+        let mut bytes = Vec::new();
+        let limited = File::open(real).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
+        if let Err(error) = limited {
+            return self.unreadable(path, "read", &error);
+        }
+        if bytes.len() as u64 > LARGEST_FILE {
             let message = format!("`{name}` is larger than {} MiB", LARGEST_FILE / 1024 / 1024);
             return self.fault("file-too-large", &name, message, "split it; a file of pools is small");
         }
-        match std::fs::read(real).map(String::from_utf8) {
-            Ok(Ok(text)) => self.documents.files.push(SourceFile { path: name, text: text.into() }),
-            Ok(Err(error)) => {
-                let message = format!("`{name}` is not UTF-8: byte {} is not", error.utf8_error().valid_up_to());
-                self.fault("not-utf8", &name, message, "save the file as UTF-8");
-            }
-            Err(error) => self.fault(
-                "unreadable-file",
-                &name,
-                format!("`{name}` cannot be read: {error}"),
-                "allow reading it, or move it away",
-            ),
+        match String::from_utf8(bytes) {
+            Ok(text) => self.documents.files.push(SourceFile { path: name, text: text.into() }),
+            Err(error) => self.not_utf8(&name, &error),
         }
+    }
+
+    fn not_utf8(&mut self, name: &Arc<str>, error: &FromUtf8Error) {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.split(|byte| *byte == b'\n').count();
+        let before = valid.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        let column = String::from_utf8_lossy(before).chars().count() + 1;
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        let origin = Origin { line: number(line), column: number(column), ..Origin::whole_file(name) };
+        let message = format!("`{name}` is not UTF-8: line {line}, column {column} is not");
+        let finding = Finding::new(Severity::Error, Rule("not-utf8"), message);
+        self.findings.push(finding.at(&origin, "").help("save the file as UTF-8"));
+    }
+
+    fn unreadable(&mut self, path: &Path, what: &str, error: &std::io::Error) {
+        let name = shown(path);
+        let message = format!("`{name}` cannot be {what}: {error}");
+        self.fault("unreadable-file", &name, message, "allow reading it, or move it away");
     }
 
     /// A directory without documents is far more often a wrong path than a wish.

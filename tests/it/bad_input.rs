@@ -22,7 +22,7 @@ fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
         ("null", spec("{cidrs: null, blockSize: 24}"), "wrong-type", 4),
         ("no spec", "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {name: a}\nspec:\n".into(), "wrong-type", 4),
         ("block size of 33", spec("{cidrs: [10.20.0.0/16], blockSize: 33}"), "out-of-range", 4),
-        ("huge number", spec("{cidrs: [10.20.0.0/16], blockSize: 24, priority: 99999999999999999999}"), "wrong-type", 4),
+        ("huge number", spec("{cidrs: [10.20.0.0/16], blockSize: 24, priority: 99999999999999999999}"), "out-of-range", 4),
         ("no size for a family", spec("{cidrs: [\"fd00::/48\"], blockSize: 24}"), "missing-block-size", 4),
         ("unknown kind", pool("a", GOOD).replace("IPPool", "IPPol"), "unknown-kind", 2),
         ("no kind", "metadata: {name: a}\n".into(), "missing-field", 1),
@@ -39,6 +39,22 @@ fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
         ("backwards range", spec("{cidrs: [10.20.0.0/16], blockSize: 24, reserved: [10.20.0.9-10.20.0.1]}"), "bad-range", 4),
         ("two policies", twice(pool("a", GOOD), "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n---\napiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: q}\nspec: {}\n".into()), "two-policies", 13),
         ("pin of an excluded block", twice(pool("a", GOOD), twice(pin("n", "10.20.0.0/24"), "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.20.0.0/20]}\n".into())), "pin-excluded", 8),
+        ("a fraction", spec("{cidrs: [10.20.0.0/16],\n  blockSize: 24.0}"), "wrong-type", 5),
+        ("an exponent", spec("{cidrs: [10.20.0.0/16], blockSize: 24,\n  priority: 1e2}"), "wrong-type", 5),
+        ("a fraction of a family", spec("{cidrs: [10.20.0.0/16], blockSize: {\n  ipv4: 24.5}}"), "wrong-type", 5),
+        ("priority beyond 32 bits", spec("{cidrs: [10.20.0.0/16], blockSize: 24,\n  priority: 3000000000}"), "out-of-range", 5),
+        ("no CIDRs", spec("{cidrs: [], blockSize: 24}"), "out-of-range", 4),
+        ("no block size", spec("{cidrs: [10.20.0.0/16], blockSize: {}}"), "out-of-range", 4),
+        ("three blocks", twice(pool("a", GOOD), pin("n", "10.20.0.0/24\", \"10.20.1.0/24\", \"fd00::/64")), "out-of-range", 9),
+        ("a kind that is a number", pool("a", GOOD).replace("IPPool", "5"), "wrong-type", 2),
+        ("a typo beside host bits", spec("{blocksize: 24,\n  cidrs: [10.20.0.1/16]}"), "host-bits", 5),
+        ("a pin and no pools", pin("n", "10.20.0.0/24").replace("{podCIDRs", "{pool: a, podCIDRs"), "pin-pool-unknown", 4),
+        ("nothing at all", String::new(), "empty-directory", 1),
+        ("comments only", "# later\n---\n# still nothing\n".into(), "empty-directory", 1),
+        ("an alias without anchor", "a: *b\n".into(), "yaml-syntax", 1),
+        ("nested blocks", format!("{}a\n", "- ".repeat(100_000)), "yaml-too-large", 1),
+        ("a flood of documents", "--- a\n".repeat(200_000), "yaml-too-large", 100_001),
+        ("a flood of values", format!("a: [{}]\n", "x,".repeat(2_000_000)), "yaml-too-large", 1),
         ("no YAML", "kind: [IPPool\nmetadata: }\n".into(), "yaml-syntax", 2),
         ("duplicate key", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24, blockSize: 25}"), "yaml-syntax", 4),
         ("a binary", "\u{0}\u{1}\u{2}".into(), "yaml-syntax", 1),
@@ -93,6 +109,117 @@ fn every_fault_of_every_file_at_once() {
     insta::assert_snapshot!(folder.run(&["validate"]).expect(3).all());
 }
 
+/// Rules and lines of what `validate` finds, in its order.
+fn found(folder: &Folder) -> Vec<(String, u64)> {
+    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|f| (f["rule"].as_str().unwrap().to_owned(), f["origin"]["line"].as_u64().unwrap())).collect()
+}
+
+#[track_caller]
+fn assert_found(text: &str, expected: &[(&str, u64)]) {
+    let folder = folder();
+    folder.write("pools/a.yaml", text);
+    let expected: Vec<_> = expected.iter().map(|(rule, line)| ((*rule).to_owned(), *line)).collect();
+    assert_eq!(found(&folder), expected, "{}", folder.run(&["validate"]).stderr);
+}
+
+#[test]
+fn a_fault_of_structure_hides_no_other_and_causes_none() {
+    let selector = "nodeSelector: {matchLabels: {a: 1,\n  \"b c\": d}, matchExpressions: [\n  {key: a, operator: Is},\n  {key: a, operator: In},\n  {key: a, operatr: In, values: [b]},\n  {key: a, operator: Exists, values: [b]}]}";
+    assert_found(
+        &pool(
+            "a",
+            &format!(
+                "{{cidrs: [10.20.0.1/16,\n  5,\n  fd00::/48], blocksize: 24,\n  reserved: [x,\n  192.168.0.1], {selector}}}"
+            ),
+        ),
+        &[
+            ("host-bits", 4),
+            ("wrong-type", 5),
+            ("unknown-field", 6),
+            ("bad-range", 7),
+            ("wrong-type", 8),
+            ("bad-selector", 9),
+            ("unknown-value", 10),
+            ("bad-selector", 11),
+            ("unknown-field", 12),
+            ("bad-selector", 13),
+        ],
+    );
+    assert_found(
+        &pool("a", "{cidrs: [10.20.0.0/16, \"fd00::/48\"], blockSize: {ipv4: x,\n  ipv6: 64}, priority: 2.0}"),
+        &[("wrong-type", 4), ("wrong-type", 5)],
+    );
+    assert_found(
+        &pin("n", "10.20.0.1/24")
+            .replace("{podCIDRs", "{pol: a,\n  podCIDRs")
+            .replace("{name: n}", "{name: N_n, extra: 1}"),
+        &[("bad-name", 3), ("unknown-field", 3), ("unknown-field", 4), ("host-bits", 5)],
+    );
+    assert_found(
+        "apiVersion: x\nkind: Policy\nmetadata: {}\nspec: {writePath: Node, excluded: [x,\n  1]}\n",
+        &[("unknown-value", 1), ("missing-field", 3), ("bad-range", 4), ("unknown-value", 4), ("wrong-type", 5)],
+    );
+}
+
+#[test]
+fn a_faulty_pool_does_not_make_its_pins_faulty() {
+    let named = |node: &str, cidr: &str| pin(node, cidr).replace("{podCIDRs", "{pool: a, podCIDRs");
+    let pins = format!("---\n{}---\n{}", named("n", "10.20.0.0/24"), pin("m", "10.99.0.0/24"));
+    for (faulty, rule, line) in [
+        (pool("a", "{cidrs: [10.20.0.1/16], blockSize: 24}"), "host-bits", 4),
+        (pool("a", "{cidrs: 10.20.0.0/16, blockSize: 24}"), "wrong-type", 4),
+        (pool("a", "{cidrs: [10.20.0.0/16], blocksize: 24}"), "unknown-field", 4),
+        (pool("a", GOOD).replace("{name: a}", "{}"), "missing-field", 3),
+        (pool("a", GOOD).replace("IPPool", "IPPol"), "unknown-kind", 2),
+        (
+            format!("{}---\n{}", pool("a", "{cidrs: [10.1.0.0/16], blockSize: 24}"), pool("a", GOOD)),
+            "duplicate-name",
+            8,
+        ),
+    ] {
+        assert_found(&format!("{faulty}{pins}"), &[(rule, line)]);
+    }
+    // What has nothing to do with the faulty pool is told all the same.
+    let good = pool("b", "{cidrs: [10.30.0.0/16], blockSize: 24}");
+    let outside = named("n", "10.31.0.0/24").replace("pool: a", "pool: b");
+    let text = format!("{}---\n{good}---\n{outside}", pool("a", "{cidrs: [10.20.0.1/16], blockSize: 24}"));
+    assert_found(&text, &[("host-bits", 4), ("pin-outside-pool", 14)]);
+}
+
+#[test]
+fn ten_thousand_pools_in_one_file() {
+    let folder = folder();
+    let one = |i: u32| {
+        pool(
+            &format!("pool-{i}"),
+            &format!(
+                "{{cidrs: [10.{}.{}.0/24], blockSize: 28, nodeSelector: {{matchLabels: {{rack: r{i}}}}}}}",
+                i / 256,
+                i % 256
+            ),
+        )
+    };
+    folder.write("pools/all.yaml", (0..10_000).map(one).collect::<Vec<_>>().join("---\n"));
+    assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 10,000 pools, 0 pins, 0 warnings\n");
+}
+
+#[test]
+fn messages_are_in_our_words() {
+    for (what, text, _, _) in cases() {
+        let folder = folder();
+        folder.write("pools/faulty.yaml", &text);
+        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        for finding in report["findings"].as_array().unwrap() {
+            let message = finding["message"].as_str().unwrap();
+            for leak in ["Options", "Policy in", "from_", "budget", "invalid type", "i32", "u64", " line ", "column"] {
+                assert!(!message.contains(leak), "{what}: {message}");
+            }
+        }
+    }
+}
+
 #[test]
 fn places_that_are_no_files() {
     let folder = folder();
@@ -105,6 +232,10 @@ fn places_that_are_no_files() {
     assert_eq!(rule(&["validate", "empty"]), "empty-directory");
     folder.write("latin/a.yaml", b"kind: IPP\xf6l\n");
     assert_eq!(rule(&["validate", "latin"]), "not-utf8");
+    folder.write("latin/a.yaml", b"kind: IPPool\n# caf\xc3\xa9 \xe9\n");
+    let report = folder.run(&["validate", "latin", "-o", "json"]).expect(3).json();
+    let origin = &report["findings"][0]["origin"];
+    assert_eq!((origin["line"].as_u64(), origin["column"].as_u64()), (Some(2), Some(8)));
     folder.write("large/a.yaml", vec![b'#'; 50 * 1024 * 1024]);
     assert_eq!(rule(&["validate", "large"]), "file-too-large");
     folder.write("outside.yaml", pool("a", GOOD));
@@ -114,6 +245,20 @@ fn places_that_are_no_files() {
     std::fs::create_dir(folder.join("dangling")).unwrap();
     std::os::unix::fs::symlink("gone.yaml", folder.join("dangling/a.yaml")).unwrap();
     assert_eq!(rule(&["validate", "dangling"]), "unreadable-file");
+    folder.write("blank/a.yaml", "");
+    folder.write("blank/b.yaml", "# nothing yet\n");
+    assert_eq!(rule(&["validate", "blank"]), "empty-directory");
+    std::fs::create_dir(folder.join("pipe")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.join("pipe/a.yaml")).status().unwrap().success());
+    assert_eq!(rule(&["validate", "pipe"]), "unreadable-file");
+}
+
+#[test]
+fn the_case_of_an_extension_does_not_matter() {
+    let folder = folder();
+    folder.write("pools/a.YAML", pool("a", GOOD));
+    folder.write("pools/b.Yml", pool("b", "{cidrs: [10.21.0.0/16], blockSize: 24, priority: 1}"));
+    assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 2 pools, 0 pins, 0 warnings\n");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn what_is_not_written_stays_byte_for_byte() {
     let lines: Vec<&str> = before.lines().filter(|line| !line.contains("\"n2\"")).collect();
     assert!(lines.iter().all(|line| after.contains(line)), "{after}");
     let list: Value = serde_json::from_str(&after).unwrap();
-    let n2 = &list["items"][3];
+    let n2 = &list["items"][5];
     assert_eq!(n2["spec"], serde_json::json!({"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24"]}));
     assert_eq!(n2["metadata"]["resourceVersion"], "8");
 }
@@ -208,4 +208,149 @@ fn a_snapshot_of_a_file_plans_the_same() {
     assert!(!folder.read("snapshot.json").contains("hunter2") && !folder.read("snapshot.json").contains("aHVudGVyMg"));
     let of_snapshot = folder.run(&["plan", "--cluster", "snapshot.json", "-o", "json"]).expect(0);
     assert_eq!(of_snapshot.stdout, folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).stdout);
+}
+
+/// A Node with annotations.
+fn annotated(name: &str, annotations: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}","uid":"u","resourceVersion":"1","annotations":{{{annotations}}}}},"spec":{{}}}}"#
+    )
+}
+
+fn cilium_node(name: &str, cidrs: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{{"name":"{name}"}},"spec":{{"ipam":{{"podCIDRs":[{cidrs}]}}}}}}"#
+    )
+}
+
+#[test]
+fn an_unread_block_that_others_have_is_never_written() {
+    let key = |cidr: &str| format!(r#""network.cilium.io/ipv4-pod-cidr":"{cidr}""#);
+    let both = [annotated("n1", &key("10.20.1.0/24")), annotated("n2", &key("10.20.1.0/24"))];
+    let twice = folder("1.19.3", KUBERNETES, &both, &[pool("a", POOL)]);
+    assert_eq!(plan(&twice)["changes"], serde_json::json!([]));
+    assert!(blocked(&twice).contains("which node n2 shows too"));
+    let part = [node("n1", "a", &holds("10.20.1.0/24")), annotated("n2", &key("10.20.1.128/25"))];
+    assert!(blocked(&folder("1.19.3", KUBERNETES, &part, &[pool("a", POOL)])).contains("which node n1 shows too"));
+    let service = [annotated("n1", &key("10.96.3.0/24"))];
+    assert!(blocked(&folder("1.19.3", KUBERNETES, &service, &[pool("a", POOL)])).contains("something else uses"));
+}
+
+#[test]
+fn what_the_running_agent_uses_wins_over_what_nobody_reads() {
+    let stale = annotated("n", r#""network.cilium.io/ipv4-pod-cidr":"10.20.1.0/24""#);
+    let items = [stale, cilium_node("n", r#""10.20.5.0/24""#)];
+    let of_new = plan(&folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]));
+    assert_eq!(of_new["changes"][0]["after"][0], "10.20.5.0/24");
+    let keys = r#""network.cilium.io/ipv4-pod-cidr":"10.20.1.0/24","io.cilium.network.ipv4-pod-cidr":"10.20.2.0/24""#;
+    let items = [annotated("n", keys), cilium_node("n", r#""10.20.2.0/24""#)];
+    let of_old = plan(&folder("1.11.9", KUBERNETES, &items, &[pool("a", POOL)]));
+    assert_eq!(of_old["summary"]["unchanged"], 1, "{of_old:#}");
+}
+
+#[test]
+fn every_block_that_any_field_shows_is_taken() {
+    let wrong_family =
+        r#""network.cilium.io/ipv4-pod-cidr":"fd00::/64","network.cilium.io/ipv6-pod-cidr":"fd00:0:0:1::/64""#;
+    let settings = format!(r#"{KUBERNETES},"annotate-k8s-node":"true""#);
+    let items = [annotated("n1", wrong_family), node("n2", "a", "")];
+    let six = folder("1.19.3", &settings, &items, &[pool("a", "{cidrs: [\"fd00::/48\"], blockSize: {ipv6: 64}}")]);
+    let six = plan(&six);
+    assert_eq!(six["changes"][0]["after"][0], "fd00:0:0:2::/64");
+    assert!(six["blocked"][0]["reason"].as_str().unwrap().contains("holds the IPv6 block"));
+
+    let mapped = annotated("n1", r#""network.cilium.io/ipv4-pod-cidr":"::ffff:10.20.0.0/120""#);
+    let three = node("n2", "a", r#""podCIDR":"10.20.1.0/24","podCIDRs":["10.20.1.0/24","10.20.2.0/24","fd00::/64"]"#);
+    let impossible = node("N_3", "a", &holds("10.20.3.0/24"));
+    let items = [mapped, three, impossible, node("n4", "a", "")];
+    let plan = plan(&folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]));
+    let of_n4 = plan["changes"].as_array().unwrap().iter().find(|change| change["name"] == "n4").unwrap();
+    assert_eq!(of_n4["after"][0], "10.20.4.0/24");
+}
+
+#[test]
+fn families_that_cilium_does_not_use_or_cannot_do_without() {
+    let dual = "{cidrs: [10.20.0.0/16, \"fd00::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
+    let off = format!(r#"{KUBERNETES},"enable-ipv4":"true","enable-ipv6":"false""#);
+    let on = format!(r#"{KUBERNETES},"enable-ipv4":"true","enable-ipv6":"true""#);
+    let bare = [node("n", "a", "")];
+    let of_off = plan(&folder("1.19.3", &off, &bare, &[pool("a", dual)]));
+    assert_eq!(of_off["changes"][0]["after"], serde_json::json!(["10.20.0.0/24"]));
+    let six_pinned = pin("n", "10.20.3.0/24").replace("\"10.20.3.0/24\"", "\"10.20.3.0/24\", \"fd00:0:0:5::/64\"");
+    assert!(blocked(&folder("1.19.3", &off, &bare, &[pool("a", dual), six_pinned])).contains("IPv6 switched off"));
+    let stale = [node("n", "a", &holds("10.20.1.0/24")), cilium_node("n", r#""10.20.1.0/24","fd00::/64""#)];
+    assert_eq!(plan(&folder("1.19.3", &off, &stale, &[pool("a", dual)]))["summary"]["unchanged"], 1);
+
+    assert!(blocked(&folder("1.19.3", &on, &bare, &[pool("a", POOL)])).contains("a gives no IPv6"));
+    let both = [
+        pool("a", "{cidrs: [10.20.0.0/24, \"fd00::/48\"], blockSize: {ipv4: 24, ipv6: 64}}"),
+        pool("z", "{cidrs: [10.21.0.0/16], blockSize: 24}"),
+    ];
+    let two = [node("n1", "a", ""), node("n2", "a", "")];
+    let of_on = plan(&folder("1.19.3", &on, &two, &both));
+    assert_eq!(of_on["summary"]["assign"], 1);
+    assert_eq!(of_on["blocked"][0]["reason"], "no pool can serve it: a is full, z gives no IPv6");
+}
+
+#[test]
+fn whose_settings_hold_does_not_depend_on_the_order() {
+    let config = |namespace: &str, ipam: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-config","namespace":"{namespace}"}},"data":{{"ipam":"{ipam}"}}}}"#
+        )
+    };
+    let (first, second) = (config("a", "cluster-pool"), config("b", "kubernetes"));
+    for items in [[first.clone(), second.clone(), node("n", "a", "")], [second, first, node("n", "a", "")]] {
+        let list = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{}]}}"#, items.join(","));
+        let folder = Folder::new(&[("cluster.json", &list), ("pools/a.yaml", &pool("a", POOL))]);
+        assert!(blocked(&folder).contains("no cilium-config"));
+        assert!(plan(&folder)["findings"].as_array().unwrap().iter().any(|finding| finding["rule"] == "two-ciliums"));
+    }
+}
+
+#[test]
+fn null_is_what_go_writes_for_nothing() {
+    let nulls = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"1","labels":null,"annotations":null,"managedFields":null},"spec":null,"status":{"addresses":null}}"#;
+    let empty = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"n"},"spec":{"ipam":null}}"#;
+    let folder = folder("1.19.3", KUBERNETES, &[nulls.into(), empty.into()], &[pool("a", POOL)]);
+    assert_eq!(plan(&folder)["summary"]["assign"], 1);
+    let faulty = node("odd", "a", r#""podCIDRs":"10.20.0.0/24""#);
+    folder.write("faulty.json", cluster("1.19.3", KUBERNETES, &[faulty]));
+    assert!(folder.run(&["plan", "--cluster", "faulty.json"]).expect(8).stderr.contains("nodes `odd` cannot be read"));
+}
+
+#[test]
+fn a_large_yaml_file_is_read() {
+    let mut list = "apiVersion: v1\nkind: List\nitems:\n".to_owned();
+    for index in 0..12_000 {
+        list.push_str(&format!("- {{apiVersion: v1, kind: Node, metadata: {{name: n{index}, uid: u{index}, resourceVersion: \"1\", labels: {{a: b, c: d, e: f, g: h, i: j}}}}}}\n"));
+    }
+    let folder = Folder::new(&[("cluster.yaml", &list), ("pools/a.yaml", &pool("a", POOL))]);
+    let ran = folder.run(&["plan", "--cluster", "cluster.yaml"]).expect(0);
+    assert!(ran.stdout.starts_with("No changes. 0 nodes as the files say, 0 moved; 12000 blocked."), "{}", ran.stdout);
+}
+
+#[test]
+fn a_file_that_cannot_be_saved_has_nothing_applied() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder("1.19.3", KUBERNETES, &[node("n", "a", "")], &[pool("a", POOL)]);
+    folder.write("locked/cluster.json", folder.read("cluster.json"));
+    let allow = |mode| std::fs::set_permissions(folder.join("locked"), std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o555);
+    let unwritable = std::fs::write(folder.join("locked/probe"), "").is_err();
+    let ran = folder.run(&["apply", "--cluster", "locked/cluster.json", "--auto-approve", "-o", "json"]);
+    allow(0o755);
+    // The administrator may write anywhere; there is nothing to see then.
+    if unwritable {
+        let report = ran.expect(8).json();
+        assert_eq!(report["applied"], serde_json::json!([]));
+        assert!(report["not_applied"][0]["why"].as_str().unwrap().contains("not saved"));
+    }
+}
+
+#[test]
+fn a_faulty_command_line_is_a_failure_of_its_own() {
+    let folder = Folder::new(&[]);
+    let _ = folder.run(&["plan", "--bogus"]).expect(1);
+    let _ = folder.run(&["--help"]).expect(0);
 }

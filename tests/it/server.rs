@@ -107,7 +107,11 @@ fn two_thousand_nodes_in_three_racks() {
 
 #[test]
 fn dual_stack_with_ipv6_first() {
-    let options = Options { service_cluster_ip_range: "fd00:96::/112,10.96.0.0/16".into(), ..Options::default() };
+    let options = Options {
+        service_cluster_ip_range: "fd00:96::/112,10.96.0.0/16".into(),
+        apiserver_flags: vec!["--advertise-address=2001:db8::1".into()],
+        ..Options::default()
+    };
     let mut cilium = kubernetes("1.19.3", None);
     cilium.config.insert("enable-ipv6".into(), "true".into());
     let server = Server::start(&cilium, Some("1.19.3"), options, &[]);
@@ -167,7 +171,9 @@ fn a_snapshot_and_kubectls_own_list_plan_the_same_as_the_server() {
     }
     // What apply makes of the file is what kubectl accepts again.
     server.folder.run(&["apply", "--cluster", "kubectl.json", "--auto-approve"]).expect(0);
-    kubectl.args(["apply", "--dry-run=client", "--validate=false", "-f"]).arg(server.folder.join("kubectl.json"));
+    kubectl
+        .args(["create", "--dry-run=client", "--validate=false", "-o", "name", "-f"])
+        .arg(server.folder.join("kubectl.json"));
     kubectl_output(&mut kubectl, &[]);
 }
 

@@ -108,8 +108,12 @@ pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
     let daemon_set = format!(
         r#"{{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{{"name":"cilium","namespace":"kube-system","labels":{{"k8s-app":"cilium"}}}},"spec":{{"template":{{"spec":{{"containers":[{{"name":"cilium-agent","image":"quay.io/cilium/cilium:v{version}"}}]}}}}}}}}"#
     );
-    let all: Vec<&str> =
-        [config.as_str(), daemon_set.as_str()].into_iter().chain(items.iter().map(String::as_str)).collect();
+    let controller = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kube-controller-manager-cp","namespace":"kube-system","labels":{"component":"kube-controller-manager"}},"spec":{"containers":[{"name":"c","command":["kube-controller-manager","--allocate-node-cidrs=false"]}]}}"#;
+    let services = r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16"]}}"#;
+    let all: Vec<&str> = [config.as_str(), daemon_set.as_str(), controller, services]
+        .into_iter()
+        .chain(items.iter().map(String::as_str))
+        .collect();
     format!("{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n", all.join(",\n"))
 }
 

@@ -121,7 +121,8 @@ fn demands(supply: &Supply, count: usize) -> Result<Vec<Demand>> {
     let candidates: Arc<[PoolId]> = supply.pools().map(|(id, _)| id).collect();
     let demand = |index| {
         let node = xtask::node::name(index).parse()?;
-        Ok(Demand { node, families: vec![Family::Ipv4], candidates: candidates.clone() })
+        let families = vec![Family::Ipv4];
+        Ok(Demand { node, required: families.clone(), families, candidates: candidates.clone() })
     };
     (0..count).map(demand).collect()
 }

@@ -1,0 +1,184 @@
+//! Faults of structure in words: what is wrong, where, and the way out.
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use serde_json::Value;
+
+use super::tree::{Document, Step};
+use crate::model::{Finding, Rule, Severity};
+
+fn finding(rule: &'static str, message: String) -> Finding {
+    Finding::new(Severity::Error, Rule(rule), message)
+}
+
+/// What an error of the validator means; one finding for each unknown field.
+pub(super) fn findings(
+    document: &Document,
+    schema: &Value,
+    path: &[Step],
+    error: &ValidationError<'_>,
+) -> Vec<Finding> {
+    let field = field_name(path);
+    let here = document.origin(path);
+    let one = match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let known = properties_beside(schema, error);
+            let unknown = |key: &String| {
+                finding("unknown-field", format!("`{key}` is no field of {field}"))
+                    .at(&document.key_origin(path, key), "unknown field")
+                    .help(suggestion(key, &known))
+            };
+            return unexpected.iter().map(unknown).collect();
+        }
+        ValidationErrorKind::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            finding("missing-field", format!("{field} has no `{name}`"))
+                .at(&here, format!("`{name}` is missing"))
+                .help(format!("add `{name}`"))
+        }
+        ValidationErrorKind::Type { kind } => {
+            let wanted = type_names(kind);
+            finding("wrong-type", format!("{field} is not {wanted}"))
+                .at(&here, format!("should be {wanted}"))
+                .help(type_help(error.instance(), &wanted))
+        }
+        ValidationErrorKind::Enum { options } => {
+            let known: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            unknown_value(&field, error.instance()).at(&here, "unknown value").help(match error.instance().as_ref() {
+                Value::String(given) => suggestion(given, &known),
+                _ => list_of(&known),
+            })
+        }
+        ValidationErrorKind::Constant { expected_value } => {
+            let wanted = expected_value.as_str().unwrap_or_default();
+            finding("unknown-value", format!("{field} is not `{wanted}`"))
+                .at(&here, "unknown value")
+                .help(format!("write `{wanted}`"))
+        }
+        _ => {
+            let (message, help) = out_of_range(schema, &field, error);
+            finding("out-of-range", message).at(&here, "not allowed").help(help)
+        }
+    };
+    vec![one]
+}
+
+fn unknown_value(field: &str, given: &Value) -> Finding {
+    let given = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+    finding("unknown-value", format!("{field} cannot be `{given}`"))
+}
+
+fn out_of_range(schema: &Value, field: &str, error: &ValidationError<'_>) -> (String, String) {
+    let beside = |name: &str| parent_of(schema, error).and_then(|parent| parent.get(name));
+    let between = || match (beside("minimum"), beside("maximum")) {
+        (Some(least), Some(most)) => format!("write a number from {least} to {most}"),
+        _ => "see `cilium-ipam schema` for what is allowed".to_owned(),
+    };
+    match error.kind() {
+        ValidationErrorKind::Minimum { limit } => (format!("{field} is below {limit}"), between()),
+        ValidationErrorKind::Maximum { limit } => (format!("{field} is above {limit}"), between()),
+        ValidationErrorKind::MinItems { limit: 1 } => (format!("{field} is empty"), "list at least one".to_owned()),
+        ValidationErrorKind::MinItems { limit } => {
+            (format!("{field} has fewer than {limit} items"), format!("list at least {limit}"))
+        }
+        ValidationErrorKind::MaxItems { limit } => {
+            (format!("{field} has more than {limit} items"), format!("list at most {limit}"))
+        }
+        ValidationErrorKind::MinProperties { .. } => {
+            let known: Vec<String> = properties_beside(schema, error).iter().map(|name| format!("`{name}`")).collect();
+            (format!("{field} is empty"), format!("add at least one of {}", known.join(", ")))
+        }
+        _ => (format!("{field} is not allowed like this"), between()),
+    }
+}
+
+/// A number with a fraction or an exponent, where no field takes one.
+pub(super) fn fraction(document: &Document, path: &[Step], value: &Value) -> Finding {
+    let value = path.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => value.get(key),
+        Step::Index(index) => value.get(index),
+    });
+    let number = value.and_then(Value::as_f64).unwrap_or_default();
+    finding("wrong-type", format!("{} is not a whole number", field_name(path)))
+        .at(&document.origin(path), "should be a whole number")
+        .help(format!("write {} without a fraction or an exponent", number.trunc()))
+}
+
+/// Whether an unknown field is in all likelihood the missing one, misspelt: then saying that it is missing says nothing new.
+pub(super) fn is_misspelt(schema: &Value, error: &ValidationError<'_>, unknown: &[Step], missing: &[Step]) -> bool {
+    let (Some((Step::Key(unknown), beside)), Some((Step::Key(missing), parent))) =
+        (unknown.split_last(), missing.split_last())
+    else {
+        return false;
+    };
+    beside == parent && nearest(unknown, &properties_beside(schema, error)) == Some(missing)
+}
+
+fn field_name(path: &[Step]) -> String {
+    let mut name = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if name.is_empty() => name.push_str(key),
+            Step::Key(key) => {
+                name.push('.');
+                name.push_str(key);
+            }
+            Step::Index(index) => name.push_str(&format!("[{index}]")),
+        }
+    }
+    if name.is_empty() { "the document".to_owned() } else { format!("`{name}`") }
+}
+
+fn parent_of<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Option<&'s Value> {
+    let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
+    schema.pointer(parent)
+}
+
+fn properties_beside<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Vec<&'s str> {
+    let properties = parent_of(schema, error).and_then(|parent| parent.get("properties")).and_then(Value::as_object);
+    properties.into_iter().flat_map(|object| object.keys()).map(String::as_str).collect()
+}
+
+fn type_names(kind: &TypeKind) -> String {
+    let article = |name: &str| match name {
+        "array" => "a list".to_owned(),
+        "object" => "a mapping".to_owned(),
+        "integer" => "a whole number".to_owned(),
+        "string" => "text".to_owned(),
+        "boolean" => "`true` or `false`".to_owned(),
+        other => format!("a {other}"),
+    };
+    match kind {
+        TypeKind::Single(name) => article(&name.to_string()),
+        TypeKind::Multiple(names) => {
+            names.iter().map(|name| article(&name.to_string())).collect::<Vec<_>>().join(" or ")
+        }
+    }
+}
+
+fn type_help(value: &Value, wanted: &str) -> String {
+    match value {
+        Value::Number(_) | Value::Bool(_) if wanted == "text" => "put it in quotes".to_owned(),
+        Value::String(text) if wanted == "a list" => format!("write `[{text}]`"),
+        Value::String(text) if wanted == "a whole number" => format!("write a number such as 24 instead of `{text}`"),
+        _ => format!("write {wanted}"),
+    }
+}
+
+/// "did you mean", when something is near; all that is possible otherwise.
+pub(super) fn suggestion(given: &str, known: &[&str]) -> String {
+    nearest(given, known).map_or_else(|| list_of(known), |name| format!("did you mean `{name}`?"))
+}
+
+fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
+    let distance = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase());
+    let (distance, name) = known.iter().map(|name| (distance(name), *name)).min()?;
+    (distance <= 2.max(name.len() / 3)).then_some(name)
+}
+
+fn list_of(known: &[&str]) -> String {
+    if known.is_empty() {
+        return "remove it; nothing can stand here".to_owned();
+    }
+    format!("known here: {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+}

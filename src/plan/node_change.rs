@@ -1,0 +1,190 @@
+//! What becomes of one node: nothing, a change, or the reason why a change must wait.
+
+use super::change::{Action, BlockedReason, Change, Edit, Guard, Hazard, PassedOverPool, Reason};
+use super::pins::{Others, PinOutcome};
+use super::write_path::{Paths, Route};
+use crate::alloc::{Assigned, Outcome, PassedOver, PoolId, Supply};
+use crate::desired::Desired;
+use crate::model::{Origin, PerFamily, PoolName};
+use crate::net::{Block, Family};
+use crate::observed::{FamilyUse, Holding, Node, Observed, Reading};
+
+/// A node with a pin.
+pub(super) struct Pinned {
+    pub(super) outcome: PinOutcome,
+    pub(super) origin: Origin,
+    pub(super) pool: PoolName,
+}
+
+/// Decides node by node, from what was allocated.
+pub(super) struct NodeChanges<'p> {
+    desired: &'p Desired,
+    observed: &'p Observed,
+    supply: &'p Supply,
+    others: &'p Others<'p>,
+    paths: Paths,
+}
+
+/// Where a block comes from.
+struct Source {
+    pool: Option<PoolName>,
+    origin: Option<Origin>,
+    reason: Reason,
+}
+
+impl<'p> NodeChanges<'p> {
+    pub(super) fn new(
+        desired: &'p Desired,
+        observed: &'p Observed,
+        supply: &'p Supply,
+        others: &'p Others<'p>,
+    ) -> NodeChanges<'p> {
+        let paths = Paths::new(observed, desired.policy.write_path);
+        NodeChanges { desired, observed, supply, others, paths }
+    }
+
+    pub(super) fn of(
+        &self,
+        node: &Node,
+        pinned: Option<&Pinned>,
+        outcome: Outcome,
+    ) -> Result<Option<Change>, BlockedReason> {
+        if let Some(text) = self.observed.unreadable(node) {
+            return Err(BlockedReason::Unreadable(text.to_owned()));
+        }
+        let held = self.held_in_use(node);
+        let mut blocks: PerFamily<Block> = held.iter().map(|holding| holding.block).collect();
+        let mut source = None;
+        match pinned.map(|pinned| (&pinned.outcome, pinned)) {
+            Some((PinOutcome::Blocked(reason), _)) => return Err(reason.clone()),
+            Some((PinOutcome::Assign(assign), pinned)) if !assign.is_empty() => {
+                assign.iter().for_each(|block| blocks.offer(*block));
+                let (pool, origin) = (Some(pinned.pool.clone()), Some(pinned.origin.clone()));
+                source = Some(Source { pool, origin, reason: Reason::Pinned });
+            }
+            _ => {}
+        }
+        match outcome {
+            Outcome::Assigned(assigned) => {
+                assigned.blocks.iter().for_each(|block| blocks.offer(*block));
+                source = Some(match source {
+                    Some(pin) => Source { reason: Reason::PinnedInPart, ..pin },
+                    None => self.source_of(&assigned),
+                });
+            }
+            Outcome::Short { passed_over } if blocks.is_empty() || lacks_required(&passed_over) => {
+                return Err(self.exhausted(&passed_over));
+            }
+            Outcome::NoPool if blocks.is_empty() => return Err(BlockedReason::NoPool),
+            Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
+        }
+        self.write(node, &held, &blocks, source)
+    }
+
+    /// What the node holds of the families that Cilium uses.
+    fn held_in_use(&self, node: &Node) -> PerFamily<Holding> {
+        let mut held = self.observed.holds(node);
+        for family in Family::BOTH {
+            if self.observed.cilium.use_of(family) == FamilyUse::Off {
+                *held.get_mut(family) = None;
+            }
+        }
+        held
+    }
+
+    fn write(
+        &self,
+        node: &Node,
+        held: &PerFamily<Holding>,
+        blocks: &PerFamily<Block>,
+        source: Option<Source>,
+    ) -> Result<Option<Change>, BlockedReason> {
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        let edit = match self.paths.route(node, held, blocks)? {
+            Route::AlreadyRead => return Ok(None),
+            Route::Write(edit) => edit,
+        };
+        if node.uid.is_empty() || node.resource_version.is_empty() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        self.refuse_conflicts(node, held)?;
+        let action = if source.is_some() { Action::Assign } else { Action::Update };
+        let source = source.unwrap_or_else(|| self.source_of_held(held));
+        let (before, after) = before_and_after(node, &edit);
+        let hazard = self.hazard(node, held, blocks);
+        let guard = Guard { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
+        let Source { pool, origin, reason } = source;
+        Ok(Some(Change { action, node: node.name.clone(), pool, before, after, edit, reason, hazard, guard, origin }))
+    }
+
+    /// A held block that nobody reads yet may be wrong: it becomes real by being written, so it must be free of others like a
+    /// new one.
+    fn refuse_conflicts(&self, node: &Node, held: &PerFamily<Holding>) -> Result<(), BlockedReason> {
+        for block in held.iter().filter(|holding| holding.reading == Reading::NotRead).map(|holding| holding.block) {
+            if let Some(other) = self.others.holder(block, &node.name) {
+                return Err(BlockedReason::HeldTwice(block, other.clone()));
+            }
+            if self.others.uses(block) {
+                return Err(BlockedReason::HeldNotFree(block));
+            }
+        }
+        Ok(())
+    }
+
+    /// An agent that runs has its blocks already and does not look again; one that waits for its first takes it at once
+    /// (daemon/k8s/init.go WaitForNodeInformation, tried on 1.15.19 and 1.19.3).
+    fn hazard(&self, node: &Node, held: &PerFamily<Holding>, blocks: &PerFamily<Block>) -> Hazard {
+        let cilium_node = self.observed.cilium_nodes.get(&node.name);
+        let agent_runs = cilium_node.is_some_and(|cilium_node| !cilium_node.pod_cidrs.is_empty());
+        let adds_family = blocks.families().any(|family| held.get(family).is_none());
+        if agent_runs && adds_family { Hazard::Disruptive } else { Hazard::None }
+    }
+
+    fn source_of(&self, assigned: &Assigned) -> Source {
+        let name = |id: PoolId| self.supply.pool(id).name().clone();
+        let passed_over =
+            assigned.passed_over.iter().map(|(id, why)| PassedOverPool { pool: name(*id), why: why_text(*why) });
+        let pool = name(assigned.pool);
+        let origin = self.desired.pools.get(&pool).map(|pool| pool.origin.clone());
+        Source { pool: Some(pool), origin, reason: Reason::LowestFree { passed_over: passed_over.collect() } }
+    }
+
+    fn source_of_held(&self, held: &PerFamily<Holding>) -> Source {
+        let unread = held.iter().find(|holding| holding.reading == Reading::NotRead);
+        let pool =
+            unread.and_then(|holding| self.supply.pool_of(holding.block)).map(|id| self.supply.pool(id).name().clone());
+        let origin = pool.as_ref().and_then(|pool| self.desired.pools.get(pool)).map(|pool| pool.origin.clone());
+        let reason = unread.map_or(Reason::Pinned, |holding| Reason::HeldElsewhere { field: holding.field });
+        Source { pool, origin, reason }
+    }
+
+    fn exhausted(&self, passed_over: &[(PoolId, PassedOver)]) -> BlockedReason {
+        let each = passed_over.iter().map(|(id, why)| (self.supply.pool(*id).name().clone(), why_text(*why)));
+        BlockedReason::Exhausted(each.collect())
+    }
+}
+
+fn lacks_required(passed_over: &[(PoolId, PassedOver)]) -> bool {
+    passed_over.iter().any(|(_, why)| matches!(why, PassedOver::Lacks(_)))
+}
+
+fn why_text(why: PassedOver) -> String {
+    match why {
+        PassedOver::Full => "is full".to_owned(),
+        PassedOver::Disabled => "is disabled".to_owned(),
+        PassedOver::Lacks(family) => format!("gives no {family}"),
+    }
+}
+
+fn before_and_after(node: &Node, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
+    match edit {
+        Edit::NodeSpec { pod_cidrs } => (node.spec.iter().copied().collect(), pod_cidrs.clone()),
+        Edit::NodeAnnotations { values } => {
+            let after: PerFamily<Block> = values.values().copied().collect();
+            let shown = |family: Family| node.annotation.get(family).or(node.old_annotation.get(family)).copied();
+            (after.families().filter_map(shown).collect(), after.iter().copied().collect())
+        }
+    }
+}
