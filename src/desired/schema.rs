@@ -1,7 +1,7 @@
 //! The documents as people write them; their JSON Schema is made from these types.
 //!
-//! Wire format only: what the values mean is decided when they are lowered. What the schema requires is `Option` here, because
-//! a document with faults is read as far as it goes.
+//! Wire format only: what the values mean is decided when they are lowered. What the schema requires is `Option` here,
+//! because a document with faults is read as far as it goes.
 
 use std::collections::BTreeMap;
 

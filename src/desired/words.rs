@@ -104,7 +104,7 @@ pub(super) fn fraction(document: &Document, path: &[Step], value: &Value) -> Fin
         .help(format!("write {} without a fraction or an exponent", number.trunc()))
 }
 
-/// Whether an unknown field is in all likelihood the missing one, misspelt: then saying that it is missing says nothing new.
+/// Whether an unknown field is in all likelihood the missing one, misspelt: that it is missing says nothing new then.
 pub(super) fn is_misspelt(schema: &Value, error: &ValidationError<'_>, unknown: &[Step], missing: &[Step]) -> bool {
     let (Some((Step::Key(unknown), beside)), Some((Step::Key(missing), parent))) =
         (unknown.split_last(), missing.split_last())

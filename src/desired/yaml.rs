@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_yaml::budget::BudgetBreach;
-use serde_yaml::{Error, Location, MessageFormatter, Options, UserMessageFormatter};
+use serde_yaml::granit_parser::ErrorKind;
+use serde_yaml::{Error, ExternalMessageSource, Location, MessageFormatter, Options, UserMessageFormatter};
 
 use super::SourceFile;
 use super::tree::{Document, Node, Places};
@@ -27,7 +28,7 @@ fn limits() -> Options {
             max_nodes: 1_000_000,
             max_events: 4_000_000,
             max_depth: 64,
-            // Ten thousand documents may repeat their one anchor as often as they like: what is replayed is limited below.
+            // How often an anchor is repeated does not matter: how much is repeated is limited below.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_yaml::alias_limits! {
@@ -76,12 +77,20 @@ fn explained(error: &Error) -> (Rule, String, &'static str) {
         Error::UnknownAnchor { .. } => {
             (SYNTAX, "an alias (`*name`) without its anchor (`&name`) before it".to_owned(), MEND)
         }
+        Error::ExternalMessage { source, .. } if is_nesting(source) => {
+            (TOO_LARGE, "the file has lists and mappings nested too deeply".to_owned(), NESTING)
+        }
+        Error::InvalidScalar { .. } => (SYNTAX, "a value that does not fit its tag (`!!…`)".to_owned(), MEND),
         other => {
             let message = UserMessageFormatter.format_message(other);
             let message = message.lines().next().unwrap_or_default();
             (SYNTAX, format!("not readable as YAML: {message}"), MEND)
         }
     }
+}
+
+fn is_nesting(source: &ExternalMessageSource) -> bool {
+    matches!(source, ExternalMessageSource::Parser(error) if matches!(error.kind(), ErrorKind::RecursionLimitExceeded))
 }
 
 fn exceeded(breach: &BudgetBreach) -> (&'static str, &'static str) {

@@ -53,12 +53,11 @@ fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
         ("comments only", "# later\n---\n# still nothing\n".into(), "empty-directory", 1),
         ("an alias without anchor", "a: *b\n".into(), "yaml-syntax", 1),
         ("nested blocks", format!("{}a\n", "- ".repeat(100_000)), "yaml-too-large", 1),
-        ("a flood of documents", "--- a\n".repeat(200_000), "yaml-too-large", 100_001),
-        ("a flood of values", format!("a: [{}]\n", "x,".repeat(2_000_000)), "yaml-too-large", 1),
+        ("a flood of documents", "--- a\n".repeat(100_001), "yaml-too-large", 100_001),
         ("no YAML", "kind: [IPPool\nmetadata: }\n".into(), "yaml-syntax", 2),
         ("duplicate key", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24, blockSize: 25}"), "yaml-syntax", 4),
         ("a binary", "\u{0}\u{1}\u{2}".into(), "yaml-syntax", 1),
-        ("an alias bomb", alias_bomb(), "yaml-too-large", 9),
+        ("an alias bomb", alias_bomb(), "yaml-too-large", 6),
         ("deep nesting", format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000)), "yaml-too-large", 1),
     ]
 }
@@ -159,7 +158,7 @@ fn a_fault_of_structure_hides_no_other_and_causes_none() {
     );
     assert_found(
         "apiVersion: x\nkind: Policy\nmetadata: {}\nspec: {writePath: Node, excluded: [x,\n  1]}\n",
-        &[("unknown-value", 1), ("missing-field", 3), ("bad-range", 4), ("unknown-value", 4), ("wrong-type", 5)],
+        &[("unknown-value", 1), ("missing-field", 3), ("unknown-value", 4), ("bad-range", 4), ("wrong-type", 5)],
     );
 }
 

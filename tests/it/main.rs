@@ -6,6 +6,7 @@ mod classic;
 mod cluster_file;
 mod determinism;
 mod examples;
+mod hostile_server;
 mod properties;
 mod readme;
 mod saved_plans;

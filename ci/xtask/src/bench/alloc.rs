@@ -10,7 +10,7 @@ use crate::ours::Measured;
 use crate::process::this;
 use crate::samples::Samples;
 
-/// As issue 3 has it.
+/// What the README promises.
 pub const BLOCKS: usize = 1_000_000;
 const RATIO_LIMIT: f64 = 10.0;
 /// Of each, by turns.

@@ -18,7 +18,7 @@ use crate::process::{Tool, finished, timer};
 use crate::samples::Samples;
 use crate::{cluster, raw};
 
-/// As issue 3 has it.
+/// What the README promises.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 0.8;
 const ROUNDS: usize = 3;

@@ -17,7 +17,7 @@ use crate::pools::Pools;
 use crate::process::{Tool, timed};
 use crate::samples::Samples;
 
-/// As issue 3 has it.
+/// What the README promises.
 pub const NODES: usize = 100_000;
 const RATIO_LIMIT: f64 = 1.0;
 /// Of each, by turns, after one that does not count.

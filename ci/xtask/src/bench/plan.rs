@@ -14,7 +14,7 @@ use crate::process::{Tool, timed};
 use crate::samples::Samples;
 use crate::{cluster, raw};
 
-/// As issue 3 has it.
+/// What the README promises.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 1.25;
 const RSS_LIMIT_MIB: f64 = 64.0;

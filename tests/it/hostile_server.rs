@@ -1,0 +1,145 @@
+//! Answers that no healthy API server gives: each is refused, and nothing is taken for "there is none".
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use super::support::{Folder, Ran, pool};
+
+type Answer = dyn Fn(&str, &str) -> (u16, String) + Send + Sync;
+
+/// Serves canned answers on loopback until the test's process ends, and gives a folder with a kubeconfig for it.
+fn serve(answer: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Folder {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answer: Arc<Answer> = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || connection(stream, &*answer));
+        }
+    });
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: t\nclusters: [{{name: t, cluster: {{server: \"http://127.0.0.1:{port}\"}}}}]\ncontexts: [{{name: t, context: {{cluster: t, user: t}}}}]\nusers: [{{name: t, user: {{}}}}]\n"
+    );
+    Folder::new(&[("kubeconfig", &kubeconfig), ("pools/a.yaml", &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"))])
+}
+
+fn connection(stream: TcpStream, answer: &Answer) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut writer = stream;
+    loop {
+        let mut head = String::new();
+        reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+        }
+        reader.by_ref().take(length).read_to_end(&mut Vec::new()).ok()?;
+        let mut words = head.split(' ');
+        let (status, body) = answer(words.next()?, words.next()?);
+        let size = body.len();
+        write!(writer, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n{body}")
+            .ok()?;
+    }
+}
+
+/// What a healthy server with one node, in ipam `kubernetes`, says.
+fn healthy(path: &str) -> (u16, String) {
+    let list = |kind: &str, items: &str| (200, format!(r#"{{"kind":"{kind}List","metadata":{{}},"items":[{items}]}}"#));
+    match path.split('?').next().unwrap() {
+        "/api/v1/nodes" => list("Node", r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"1"}}"#),
+        "/apis/cilium.io/v2/ciliumnodes" => list("CiliumNode", ""),
+        "/apis/apps/v1/daemonsets" => list("DaemonSet", r#"{"metadata":{"name":"cilium","namespace":"kube-system"}}"#),
+        "/api/v1/namespaces/kube-system/configmaps" => {
+            let config =
+                r#"{"metadata":{"name":"cilium-config","namespace":"kube-system"},"data":{"ipam":"kubernetes"}}"#;
+            list("ConfigMap", config)
+        }
+        "/api/v1/namespaces/kube-system/pods" => list("Pod", ""),
+        _ => (404, "{}".to_owned()),
+    }
+}
+
+fn plan(folder: &Folder) -> Ran {
+    folder.run(&["plan", "--kubeconfig", "kubeconfig"])
+}
+
+#[test]
+fn a_healthy_one_is_believed() {
+    let folder = serve(|_, path| healthy(path));
+    assert!(plan(&folder).expect(0).stdout.contains("10.20.0.0/24"));
+}
+
+#[test]
+fn no_list_is_not_an_empty_list() {
+    let answers = [
+        "{}",
+        "[]",
+        "",
+        "<html>",
+        r#"{"kind":"Status","status":"Success"}"#,
+        r#"{"kind":"CiliumNodeList"}"#,
+        r#"{"kind":"CiliumNodeList","items":null}"#,
+        r#"{"kind":"NodeList","items":[]}"#,
+        r#"{"kind":"CiliumNodeList","items":[{"metadata":{}}]}"#,
+    ];
+    for body in answers {
+        let folder = serve(move |_, path| {
+            if path.starts_with("/apis/cilium.io/v2/ciliumnodes") { (200, body.to_owned()) } else { healthy(path) }
+        });
+        let ran = plan(&folder).expect(8);
+        assert!(ran.stderr.contains("ciliumnodes.cilium.io"), "{body}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn half_a_list_is_no_list() {
+    let first = r#"{"kind":"NodeList","metadata":{"continue":"next"},"items":[{"metadata":{"name":"n","uid":"u","resourceVersion":"1"}}]}"#;
+    let rests: [(u16, &str); 4] = [(404, "{}"), (403, "{}"), (500, "{}"), (200, first)];
+    for (status, body) in rests {
+        let folder = serve(move |_, path| match (path.starts_with("/api/v1/nodes"), path.contains("continue=")) {
+            (true, true) => (status, body.to_owned()),
+            (true, false) => (200, first.to_owned()),
+            _ => healthy(path),
+        });
+        let ran = plan(&folder).expect(8);
+        assert!(ran.stderr.contains("nodes"), "{status}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_kind_that_is_defined_but_not_served() {
+    let folder = serve(|_, path| match path {
+        path if path.contains("customresourcedefinitions") => {
+            let definition = r#"{"metadata":{"name":"ciliumnodes.cilium.io"}}"#;
+            (200, format!(r#"{{"kind":"CustomResourceDefinitionList","items":[{definition}]}}"#))
+        }
+        path if path.contains("ciliumnodes") => (404, "{}".to_owned()),
+        path => healthy(path),
+    });
+    assert!(plan(&folder).expect(8).stderr.contains("does not serve it"));
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_unknown_and_never_sent_again() {
+    let writes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let seen = writes.clone();
+    let folder = serve(move |method, path| {
+        if method == "PATCH" {
+            seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            return (504, r#"{"message":"the server was unable to return a response"}"#.to_owned());
+        }
+        healthy(path)
+    });
+    let ran = folder.run(&["apply", "--kubeconfig", "kubeconfig", "--auto-approve"]).expect(7);
+    assert!(ran.stdout.contains("unknown Node/n  10.20.0.0/24"), "{}", ran.stdout);
+    assert_eq!(writes.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
