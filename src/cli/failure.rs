@@ -26,6 +26,13 @@ pub(super) enum Failure {
     Cluster(ClusterError),
 }
 
+impl Failure {
+    /// A task that panicked: the panic has been printed already.
+    pub(super) fn from_panic<T>(error: tokio::task::JoinError) -> Result<T, Failure> {
+        Err(Failure::Failed(format!("this is a bug in cilium-ipam: {error}")))
+    }
+}
+
 impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Failure {
         match error {

@@ -90,15 +90,18 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };
-    let outcome = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime.block_on(run(&arguments)),
+    // One worker: a connection and its reader on two threads wake each other for every few kilobytes.
+    let outcome = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => {
+            runtime.block_on(async { tokio::spawn(run(arguments)).await.unwrap_or_else(Failure::from_panic) })
+        }
         Err(error) => Err(Failure::Failed(format!("the program cannot start: {error}"))),
     };
     failure::exit_code(outcome)
 }
 
-async fn run(arguments: &Arguments) -> Result<Reached, Failure> {
-    let Arguments { verb, common } = arguments;
+async fn run(arguments: Arguments) -> Result<Reached, Failure> {
+    let Arguments { verb, common } = &arguments;
     match verb {
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments, common).await,

@@ -3,7 +3,7 @@
 use super::Common;
 use super::failure::Failure;
 use crate::cluster::live::{Connection, LiveCluster};
-use crate::cluster::{Cluster, ClusterError, FileCluster, Opening, Seen, Sink, Write, WriteError, Written};
+use crate::cluster::{Cluster, ClusterError, FileCluster, Listener, Opening, Seen, Write, WriteError, Written};
 use crate::observed::ObservedKind;
 
 /// A cluster of either sort.
@@ -23,10 +23,15 @@ impl Target {
 }
 
 impl Cluster for Target {
-    async fn list(&self, kind: ObservedKind, namespace: &str, sink: Sink<'_>) -> Result<Seen, ClusterError> {
+    async fn list(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        listener: &mut dyn Listener,
+    ) -> Result<Seen, ClusterError> {
         match self {
-            Target::File(cluster) => cluster.list(kind, namespace, sink).await,
-            Target::Live(cluster) => cluster.list(kind, namespace, sink).await,
+            Target::File(cluster) => cluster.list(kind, namespace, listener).await,
+            Target::Live(cluster) => cluster.list(kind, namespace, listener).await,
         }
     }
 

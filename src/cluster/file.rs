@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::merge_patch::merge;
-use super::{Cluster, ClusterError, Seen, Sink, Write, WriteError, Written};
+use super::{Cluster, ClusterError, Listener, Seen, Write, WriteError, Written};
 use crate::observed::{Head, ObservedKind};
 
 /// Why a file is opened.
@@ -277,12 +277,18 @@ impl ItemHead {
 }
 
 impl Cluster for FileCluster {
-    async fn list(&self, kind: ObservedKind, _namespace: &str, sink: Sink<'_>) -> Result<Seen, ClusterError> {
+    async fn list(
+        &self,
+        kind: ObservedKind,
+        _namespace: &str,
+        listener: &mut dyn Listener,
+    ) -> Result<Seen, ClusterError> {
+        listener.begun();
         let state = self.state();
         for (index, (_, _, place)) in self.places.iter().enumerate().filter(|(_, (of, _, _))| *of == kind) {
             match state.object(index) {
-                Some(object) => sink(&object.to_string())?,
-                None => sink(&self.json[place.clone()])?,
+                Some(object) => listener.object(&object.to_string())?,
+                None => listener.object(&self.json[place.clone()])?,
             }
         }
         Ok(Seen::All)

@@ -11,7 +11,7 @@ use kube::{Client, Config};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Cluster, ClusterError, Seen, Sink, Write, WriteError, Written};
+use super::{Cluster, ClusterError, Listener, Seen, Write, WriteError, Written};
 use crate::observed::ObservedKind;
 
 /// Objects in one page: client-go's default for chunked lists.
@@ -152,7 +152,7 @@ impl LiveCluster {
         kind: ObservedKind,
         path: &str,
         parameters: &str,
-        sink: Sink<'_>,
+        listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         let resource = kind.resource();
         let mut answer = self.get(format!("{path}?limit={PAGE}{parameters}")).await?;
@@ -177,6 +177,9 @@ impl LiveCluster {
             if !page.metadata.next.is_empty() && page.metadata.next == token {
                 return Err(malformed("it continues with the page that it just sent".to_owned()));
             }
+            if token.is_empty() {
+                listener.begun();
+            }
             token.clone_from(&page.metadata.next);
             let next = (!page.metadata.next.is_empty()).then(|| {
                 let (cluster, uri) = (
@@ -185,9 +188,8 @@ impl LiveCluster {
                 );
                 tokio::spawn(async move { cluster.get(uri).await })
             });
-            for object in items {
-                sink(object.get())?;
-            }
+            // Decoding must not keep the next page from coming in.
+            tokio::task::block_in_place(|| items.iter().try_for_each(|object| listener.object(object.get())))?;
             let Some(next) = next else { return Ok(Seen::All) };
             answer = next.await.map_err(|error| malformed(error.to_string()))??;
         }
@@ -195,12 +197,17 @@ impl LiveCluster {
 }
 
 impl Cluster for LiveCluster {
-    async fn list(&self, kind: ObservedKind, namespace: &str, sink: Sink<'_>) -> Result<Seen, ClusterError> {
+    async fn list(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        listener: &mut dyn Listener,
+    ) -> Result<Seen, ClusterError> {
         let query = kind.query(namespace);
         let parameters: String =
             query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
         for path in &query.paths {
-            match self.pages(kind, path, &parameters, sink).await? {
+            match self.pages(kind, path, &parameters, listener).await? {
                 Seen::NotServed => {}
                 seen => return Ok(seen),
             }

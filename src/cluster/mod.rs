@@ -88,17 +88,26 @@ pub enum ClusterError {
     Credentials(String),
 }
 
-/// Takes each object as JSON text.
-pub type Sink<'s> = &'s mut (dyn FnMut(&str) -> Result<(), ReadError> + Send);
+/// Hears of a list while it is read.
+pub trait Listener: Send {
+    /// The moment that the list shows is fixed from now on; a list that is begun later shows the same moment or a later one.
+    fn begun(&mut self) {}
+
+    /// One object as JSON text.
+    ///
+    /// # Errors
+    /// An object that is not of the kind; it ends the list.
+    fn object(&mut self, json: &str) -> Result<(), ReadError>;
+}
 
 /// Where objects are read and written.
 pub trait Cluster: Sync {
-    /// Gives every object of a kind to `sink`, from one consistent list. `namespace` is where Cilium's settings lie.
+    /// Gives every object of a kind to `listener`, from one consistent list. `namespace` is where Cilium's settings lie.
     fn list(
         &self,
         kind: ObservedKind,
         namespace: &str,
-        sink: Sink<'_>,
+        listener: &mut dyn Listener,
     ) -> impl Future<Output = Result<Seen, ClusterError>> + Send;
 
     /// Sends one guarded write.

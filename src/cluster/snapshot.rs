@@ -2,8 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Seen};
-use crate::observed::{ObservedKind, slim};
+use super::{Cluster, ClusterError, Listener, Seen};
+use crate::observed::{ObservedKind, ReadError, slim};
+
+struct Slimming {
+    kind: ObservedKind,
+    objects: Vec<Value>,
+}
+
+impl Listener for Slimming {
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let object = serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, error))?;
+        self.objects.push(slim(self.kind, &object));
+        Ok(())
+    }
+}
 
 /// Every object that a plan needs, with only the fields that it needs. Kinds that are hidden from us are an error: a
 /// snapshot must not look like a cluster that has none of them.
@@ -14,19 +27,9 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
     for kind in ObservedKind::ALL {
-        let mut faults = Vec::new();
-        let mut objects = Vec::new();
-        let mut sink = |object: &str| {
-            match serde_json::from_str::<Value>(object) {
-                Ok(value) => objects.push(slim(kind, &value)),
-                Err(error) => faults.push(error.to_string()),
-            }
-            Ok(())
-        };
-        let seen = cluster.list(kind, &namespace, &mut sink).await?;
-        if let Some(message) = faults.into_iter().next() {
-            return Err(ClusterError::Malformed { resource: kind.resource(), message });
-        }
+        let mut slimming = Slimming { kind, objects: Vec::new() };
+        let seen = cluster.list(kind, &namespace, &mut slimming).await?;
+        let objects = slimming.objects;
         if let Seen::Hidden(message) = seen {
             return Err(ClusterError::Indispensable { resource: kind.resource(), message });
         }

@@ -44,6 +44,13 @@ pub struct ReadError {
     source: serde_json::Error,
 }
 
+impl ReadError {
+    /// An object of that kind could not be read from this text.
+    pub fn new(kind: ObservedKind, json: &str, source: serde_json::Error) -> ReadError {
+        ReadError { resource: kind.resource(), name: name_of(json), source }
+    }
+}
+
 impl Reader {
     /// Reads one object of a known kind from its JSON text.
     ///
@@ -60,7 +67,7 @@ impl Reader {
             ObservedKind::ControllerManagerPod => parse(json).map(|view| self.controller_manager(&view)),
             ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
         };
-        outcome.map_err(|source| ReadError { resource: kind.resource(), name: name_of(json), source })
+        outcome.map_err(|source| ReadError::new(kind, json, source))
     }
 
     /// Notes that a kind could not be read.
