@@ -170,7 +170,7 @@ fn finish(arguments: &Arguments, applied: &Applied, failure: Option<ClusterError
     // What happened to the cluster matters more than who reads of it.
     match failure_of(applied, &report, failure) {
         Some(failure) => Err(failure),
-        None => printed.map(|()| Reached::Done),
+        None => Ok(printed.map(|()| Reached::Done)?),
     }
 }
 

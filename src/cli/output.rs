@@ -4,12 +4,11 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::failure::Failure;
 use crate::render;
 use crate::run::Loaded;
 
 /// Data. Colours are stripped unless stdout is a terminal that wants them.
-pub(super) fn data(text: &str) -> Result<(), Failure> {
+pub(super) fn data(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
@@ -17,9 +16,9 @@ pub(super) fn data(text: &str) -> Result<(), Failure> {
 }
 
 /// Data as JSON.
-pub(super) fn json(value: &impl Serialize) -> Result<(), Failure> {
+pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
     let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    serde_json::to_writer_pretty(&mut stdout, value).map_err(std::io::Error::from)?;
+    serde_json::to_writer_pretty(&mut stdout, value)?;
     stdout.write_all(b"\n")?;
     stdout.flush()?;
     Ok(())

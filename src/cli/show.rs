@@ -107,7 +107,7 @@ impl From<&PoolUse<'_>> for PoolRow {
     }
 }
 
-fn pools(format: Format, rows: Vec<PoolRow>) -> Result<(), Failure> {
+fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
     if format == Format::Json {
         return output::json(&Items { format_version: "1.0", items: rows });
     }
@@ -158,7 +158,7 @@ fn planned(after: &[crate::net::Block]) -> String {
     format!("will get {}", blocks.join(","))
 }
 
-fn nodes(format: Format, rows: Vec<NodeRow>) -> Result<(), Failure> {
+fn nodes(format: Format, rows: Vec<NodeRow>) -> std::io::Result<()> {
     if format == Format::Json {
         return output::json(&Items { format_version: "1.0", items: rows });
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::context::{Context, keys};
 use super::doubt::Doubt;
-use super::lower::{Context, keys};
 use super::schema::{NodeAssignmentDocument, TextList};
 use super::tree::Step;
 use super::words::suggestion;

@@ -1,7 +1,7 @@
 //! The `Policy` document becomes a [`Policy`].
 
 use super::Policy;
-use super::lower::{Context, keys};
+use super::context::{Context, keys};
 use super::schema::{PolicySpec, TextList, WrittenWritePath};
 use crate::model::{WritePath, WritePathChoice};
 

@@ -1,6 +1,6 @@
 //! An `IPPool` document becomes a [`Pool`].
 
-use super::lower::{Context, keys};
+use super::context::{Context, keys};
 use super::schema::{BlockSizes, IpPoolDocument, LabelSelector, SelectorOperator, TextList};
 use super::tree::Step;
 use super::{Pool, PoolRange, PoolState};

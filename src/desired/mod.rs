@@ -3,6 +3,7 @@
 //! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault: every document of
 //! every file is read, and each fault keeps its place in the file.
 
+mod context;
 mod doubt;
 mod lower;
 mod lower_pin;
