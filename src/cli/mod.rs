@@ -84,6 +84,9 @@ enum Reached {
     ChangesPending,
 }
 
+/// Twice what the main thread usually has: a parser descends as deep as a file is nested, up to its limit.
+const STACK: usize = 16 * 1024 * 1024;
+
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -91,7 +94,8 @@ pub fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     // One worker: a connection and its reader on two threads wake each other for every few kilobytes.
-    let outcome = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let outcome = match runtime.worker_threads(1).thread_stack_size(STACK).enable_all().build() {
         Ok(runtime) => {
             runtime.block_on(async { tokio::spawn(run(arguments)).await.unwrap_or_else(Failure::from_panic) })
         }

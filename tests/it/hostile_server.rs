@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::support::{Folder, Ran, pool};
 
@@ -130,16 +131,52 @@ fn a_kind_that_is_defined_but_not_served() {
 
 #[test]
 fn a_write_whose_answer_is_lost_is_unknown_and_never_sent_again() {
-    let writes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let writes = Arc::new(AtomicUsize::new(0));
     let seen = writes.clone();
     let folder = serve(move |method, path| {
         if method == "PATCH" {
-            seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            seen.fetch_add(1, Ordering::SeqCst);
             return (504, r#"{"message":"the server was unable to return a response"}"#.to_owned());
         }
         healthy(path)
     });
     let ran = folder.run(&["apply", "--kubeconfig", "kubeconfig", "--auto-approve"]).expect(7);
     assert!(ran.stdout.contains("unknown Node/n  10.20.0.0/24"), "{}", ran.stdout);
-    assert_eq!(writes.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(writes.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_busy_server_is_asked_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let folder = serve(move |method, path| {
+        let busy = method == "PATCH" || path.starts_with("/api/v1/nodes");
+        if busy && asked.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+            return (429, r#"{"message":"too many requests"}"#.to_owned());
+        }
+        match method {
+            "PATCH" => (200, r#"{"metadata":{"resourceVersion":"2"}}"#.to_owned()),
+            _ => healthy(path),
+        }
+    });
+    let ran = folder.run(&["apply", "--kubeconfig", "kubeconfig", "--auto-approve"]).expect(0);
+    assert!(ran.stdout.contains("Applied 1 change;"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_write_that_lost_the_race_against_itself_counts_as_applied() {
+    let written = Arc::new(AtomicUsize::new(0));
+    let folder = serve(move |method, path| {
+        if method == "PATCH" {
+            written.fetch_add(1, Ordering::SeqCst);
+            return (409, r#"{"message":"the object has been modified"}"#.to_owned());
+        }
+        if path.starts_with("/api/v1/nodes") && written.load(Ordering::SeqCst) > 0 {
+            let spec = r#""spec":{"podCIDR":"10.20.0.0/24","podCIDRs":["10.20.0.0/24"]}"#;
+            let node = format!(r#"{{"metadata":{{"name":"n","uid":"u","resourceVersion":"2"}},{spec}}}"#);
+            return (200, format!(r#"{{"kind":"NodeList","metadata":{{}},"items":[{node}]}}"#));
+        }
+        healthy(path)
+    });
+    let ran = folder.run(&["apply", "--kubeconfig", "kubeconfig", "--auto-approve"]).expect(0);
+    assert!(ran.stdout.contains("Applied 1 change; 0 not applied"), "{}", ran.stdout);
 }
