@@ -10,6 +10,10 @@ fn warning(rule: &'static str, message: String) -> Finding {
 }
 
 pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    if observed.nodes.is_empty() {
+        let finding = warning("no-nodes", "the cluster has no nodes".to_owned());
+        return vec![finding.help("check that it is the cluster that you mean")];
+    }
     let pinned = |pool: &Pool| desired.pins.values().any(|pin| pin.pool == pool.name);
     let matches = |pool: &Pool| observed.nodes.values().any(|node| pool.selector.matches(&node.labels));
     let finding = |pool: &Pool| {
@@ -71,6 +75,20 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
         finding.help("one of the two loses packets of its pods: drain it and give it another block")
     };
     pairs.into_iter().map(finding).collect()
+}
+
+/// Nodes that hold a block of none of the pools: they keep it.
+pub(super) fn blocks_outside_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let inside = |block: Block| desired.pools.values().any(|pool| pool.contains(block));
+    let is_outside = |node: &&crate::observed::Node| observed.holds(node).iter().any(|holding| !inside(holding.block));
+    let names: Vec<&str> = observed.nodes.values().filter(is_outside).map(|node| node.name.as_str()).collect();
+    let Some((first, rest)) = names.split_first() else { return Vec::new() };
+    let message = match rest.len() {
+        0 => format!("node `{first}` holds a block that lies in no pool, and keeps it"),
+        more => format!("node `{first}` and {more} more hold blocks that lie in no pool, and keep them"),
+    };
+    let finding = Finding::new(Severity::Info, Rule("block-outside-pools"), message);
+    vec![finding.help("see `cilium-ipam show nodes`; add the CIDR to a pool to have these blocks counted there")]
 }
 
 pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> Vec<Finding> {

@@ -28,7 +28,8 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
 
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 6] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 7] = [
+        cluster::blocks_outside_pools,
         cluster::unseen_neighbours,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,

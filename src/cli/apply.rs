@@ -78,7 +78,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 
 /// A saved plan is a JSON object, whatever its name; anything else is a place with YAML files.
 fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
-    if !what.is_file() {
+    let is_json = what.extension().is_some_and(|extension| extension == "json");
+    if !what.is_file() && !is_json {
         return Ok(None);
     }
     let fault =

@@ -118,6 +118,15 @@ async fn run(arguments: Arguments) -> Result<Reached, Failure> {
 }
 
 impl Common {
+    /// The flags that name the cluster, as they were given, to be put behind a command.
+    fn flags(&self) -> String {
+        let file =
+            |flag: &str, path: &Option<PathBuf>| path.as_ref().map(|path| format!(" --{flag} {}", path.display()));
+        let context = self.context.as_ref().map(|context| format!(" --context {context}"));
+        let parts = [file("cluster", &self.cluster), file("kubeconfig", &self.kubeconfig), context];
+        parts.into_iter().flatten().collect()
+    }
+
     async fn target(&self, opening: Opening) -> Result<Target, Failure> {
         Target::open(self, opening).await
     }

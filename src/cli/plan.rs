@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::failure::Failure;
-use super::{Common, Reached, load_valid, output};
+use super::validate::Report;
+use super::{Common, Reached, output};
 use crate::cluster::{Opening, replace_file};
 use crate::plan::PlanDocument;
-use crate::render::{Detail, diagnostics, human, markdown};
-use crate::run::observe_and_plan;
+use crate::render::{Detail, diagnostics, finding_documents, human, markdown, markdown_findings};
+use crate::run::{Loaded, load, observe_and_plan};
 
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,10 @@ enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let loaded = load_valid(&arguments.directory)?;
+    let loaded = load(&arguments.directory);
+    if loaded.has_errors() {
+        return Err(invalid(arguments, &loaded)?);
+    }
     let cluster = common.target(Opening::Read).await?;
     let (_, plan) = observe_and_plan(&cluster, &loaded).await?;
     let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
@@ -57,8 +61,20 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         }
     }
     if let Some(file) = &arguments.out {
-        output::warn(&format!("\nSaved. To do exactly this: cilium-ipam apply {}", file.display()));
+        output::warn(&format!("\nSaved. To do exactly this: cilium-ipam apply {}{}", file.display(), common.flags()));
     }
     let pending = arguments.detailed_exitcode && !plan.changes.is_empty();
     Ok(if pending { Reached::ChangesPending } else { Reached::Done })
+}
+
+/// The findings in the form that was asked for, so that whoever reads stdout gets them.
+fn invalid(arguments: &Arguments, loaded: &Loaded) -> Result<Failure, Failure> {
+    match arguments.output {
+        PlanFormat::Json => output::json(&Report::new(loaded))?,
+        PlanFormat::Markdown => {
+            output::data(&markdown_findings(&finding_documents(&loaded.findings, &loaded.documents)))?
+        }
+        PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded))),
+    }
+    Ok(Failure::Invalid(String::new()))
 }

@@ -20,7 +20,7 @@ impl Progress {
             return Progress::Lines;
         }
         let bar = ProgressBar::new(changes as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} changes, {per_sec}, {eta} left") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} changes, {eta} left") {
             bar.set_style(style);
         }
         Progress::Bar(bar)

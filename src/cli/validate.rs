@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::{Format, Reached, output};
 use crate::plan::FindingDocument;
 use crate::render::{count, finding_documents};
-use crate::run::load;
+use crate::run::{Loaded, load};
 
 /// Check the files without a cluster.
 #[derive(Debug, clap::Args)]
@@ -21,18 +21,25 @@ pub(super) struct Arguments {
     output: Format,
 }
 
+/// Findings of the files as JSON.
 #[derive(Serialize)]
-struct Report {
+pub(super) struct Report {
     format_version: &'static str,
     valid: bool,
     findings: Vec<FindingDocument>,
 }
 
+impl Report {
+    pub(super) fn new(loaded: &Loaded) -> Report {
+        let findings = finding_documents(&loaded.findings, &loaded.documents);
+        Report { format_version: "1.0", valid: !loaded.has_errors(), findings }
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
     let loaded = load(&arguments.directory);
     if arguments.output == Format::Json {
-        let findings = finding_documents(&loaded.findings, &loaded.documents);
-        output::json(&Report { format_version: "1.0", valid: !loaded.has_errors(), findings })?;
+        output::json(&Report::new(&loaded))?;
         return if loaded.has_errors() { Err(Failure::Invalid(String::new())) } else { Ok(Reached::Done) };
     }
     if loaded.has_errors() {

@@ -56,7 +56,7 @@ impl<'d> Candidates<'d> {
                 return None;
             }
             let message = format!(
-                "node `{node}` matches pools `{}` and `{}` equally well (priority {}, {} requirements): only the name decides for `{}`",
+                "node `{node}` matches pools `{}` and `{}` equally well (priority {}, requirements: {}): only the name decides for `{}`",
                 first.name,
                 second.name,
                 first.priority,

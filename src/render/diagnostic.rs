@@ -67,6 +67,8 @@ impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&printable(&self.finding.message))?;
         match &self.finding.origin {
+            // The whole file, or a directory: the message names it.
+            Some(origin) if origin.bytes == (0, 0) => Ok(()),
             Some(origin) if self.source.is_none() => write!(f, " ({origin}:{})", origin.column),
             _ => Ok(()),
         }

@@ -45,6 +45,13 @@ pub fn markdown(plan: &PlanDocument) -> String {
     page.finish(&tail)
 }
 
+/// Faulty files as Markdown, in the place of a plan.
+pub fn markdown_findings(findings: &[FindingDocument]) -> String {
+    let mut page = Page { text: "### No plan: the files are invalid\n".to_owned(), left_out: Vec::new() };
+    page.findings(findings);
+    page.finish("")
+}
+
 fn headline(summary: &Summary) -> String {
     let Summary { assign, release, update, delete, moved, blocked, unchanged } = summary;
     let title = if assign + release + update + delete == 0 { "No changes" } else { "Plan" };

@@ -8,6 +8,6 @@ mod text;
 
 pub use diagnostic::{diagnostics, finding_documents};
 pub use human::{Detail, human};
-pub use markdown::markdown;
+pub use markdown::{markdown, markdown_findings};
 pub use table::table;
 pub use text::{Paint, count, printable};
