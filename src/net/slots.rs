@@ -169,41 +169,49 @@ impl Slots {
 
     /// The lowest free block, still free afterwards.
     pub fn lowest_free(&mut self) -> Option<Block> {
-        let slot = self.lowest_free_slot()?;
-        Some(self.block(slot))
+        loop {
+            if let Some((index, leaf)) = &self.current
+                && let Some(within) = leaf.lowest_free()
+            {
+                return Some(self.block(*index, within));
+            }
+            self.advance()?;
+        }
     }
 
     /// Takes the lowest free block and gives it.
     pub fn take_lowest(&mut self) -> Option<Block> {
-        let slot = self.lowest_free_slot()?;
-        let (_, leaf) = self.current.as_mut()?;
-        leaf.take_free((slot % LEAF_SLOTS) as usize);
-        self.taken += 1;
-        Some(self.block(slot))
+        loop {
+            if let Some((index, leaf)) = &mut self.current
+                && let Some(within) = leaf.lowest_free()
+            {
+                leaf.take_free(within);
+                let index = *index;
+                self.taken += 1;
+                return Some(self.block(index, within));
+            }
+            self.advance()?;
+        }
     }
 
-    fn block(&self, slot: u128) -> Block {
+    fn block(&self, leaf: u128, within: usize) -> Block {
+        let slot = leaf * LEAF_SLOTS + within as u128;
         Block::from_aligned(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
     }
 
-    fn lowest_free_slot(&mut self) -> Option<u128> {
-        loop {
-            if let Some((index, leaf)) = &self.current {
-                if let Some(within) = leaf.lowest_free() {
-                    return Some(index * LEAF_SLOTS + within as u128);
-                }
-                self.stow_current();
-            }
-            let next = match self.full.first_key_value() {
-                Some((0, &end)) => end + 1,
-                _ => 0,
-            };
-            if next > self.last_slot / LEAF_SLOTS {
-                return None;
-            }
-            let leaf = self.partial.remove(&next).unwrap_or(Leaf::EMPTY);
-            self.current = Some((next, leaf));
+    /// Makes the first leaf that is not full the current one; `None` when all are.
+    fn advance(&mut self) -> Option<()> {
+        self.stow_current();
+        let next = match self.full.first_key_value() {
+            Some((0, &end)) => end + 1,
+            _ => 0,
+        };
+        if next > self.last_slot / LEAF_SLOTS {
+            return None;
         }
+        let leaf = self.partial.remove(&next).unwrap_or(Leaf::EMPTY);
+        self.current = Some((next, leaf));
+        Some(())
     }
 
     fn stow_current(&mut self) {
