@@ -150,7 +150,7 @@ fn a_busy_server_is_asked_again() {
     let asked = Arc::new(AtomicUsize::new(0));
     let folder = serve(move |method, path| {
         let busy = method == "PATCH" || path.starts_with("/api/v1/nodes");
-        if busy && asked.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+        if busy && asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
             return (429, r#"{"message":"too many requests"}"#.to_owned());
         }
         match method {
