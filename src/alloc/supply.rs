@@ -120,11 +120,6 @@ impl Supply {
         }
     }
 
-    /// Whether no address of `range` lies in a taken block.
-    pub fn is_free(&self, range: &Range) -> bool {
-        self.touched(range).all(|(_, pool, place)| self.pools[*pool].slots[*place].is_free(range))
-    }
-
     fn touched<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, usize, usize)> + use<'s> {
         let range = *range;
         let start =

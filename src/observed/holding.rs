@@ -73,8 +73,8 @@ impl Node {
         }
     }
 
-    /// A block in an annotation that the agent does not read.
-    fn annotated(&self, family: Family) -> Option<(Block, HoldingField)> {
+    /// The block that the annotations show, whether the agent reads them or not; the newer key first.
+    pub fn annotated(&self, family: Family) -> Option<(Block, HoldingField)> {
         let newer = self.annotation.get(family).map(|block| (*block, HoldingField::Annotation));
         newer.or(self.old_annotation.get(family).map(|block| (*block, HoldingField::OldAnnotation)))
     }
@@ -95,7 +95,8 @@ impl Observed {
         held
     }
 
-    fn cilium_node_shows(&self, node: &NodeName, family: Family) -> Option<(Block, HoldingField)> {
+    /// The block that the CiliumNode of a node shows.
+    pub fn cilium_node_shows(&self, node: &NodeName, family: Family) -> Option<(Block, HoldingField)> {
         let cilium_node = self.cilium_nodes.get(node)?;
         let block = cilium_node.pod_cidrs.iter().find(|block| block.family() == family)?;
         Some((*block, HoldingField::CiliumNode))

@@ -7,8 +7,9 @@ use crate::observed::{HoldingField, Node, Observed};
 
 /// Compares every field of a node with its pin, or else with the field that Cilium prefers.
 pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
+    let held = observed.holds(node);
     for family in Family::BOTH {
-        let held = observed.holds(node).get(family).map(|holding| holding.block);
+        let held = held.get(family).map(|holding| holding.block);
         let Some(expected) = pin.and_then(|pin| pin.blocks.get(family).copied()).or(held) else { continue };
         for (field, seen) in shown(observed, node, family).filter(|(_, seen)| *seen != expected) {
             drift.push(Drift { node: node.name.clone(), field, expected, seen, author: author(node, field) });
@@ -22,11 +23,9 @@ fn shown(observed: &Observed, node: &Node, family: Family) -> impl Iterator<Item
         (HoldingField::Annotation, node.annotation.get(family)),
         (HoldingField::OldAnnotation, node.old_annotation.get(family)),
     ];
-    let cilium_node = observed.cilium_nodes.get(&node.name);
-    let of_cilium_node =
-        cilium_node.and_then(|cilium_node| cilium_node.pod_cidrs.iter().find(|block| block.family() == family));
-    let fields = of_node.into_iter().chain([(HoldingField::CiliumNode, of_cilium_node)]);
-    fields.filter_map(|(field, block)| Some((field, *block?))).collect::<Vec<_>>().into_iter()
+    let of_node = of_node.map(|(field, block)| block.map(|block| (field, *block)));
+    let of_cilium_node = observed.cilium_node_shows(&node.name, family).map(|(block, field)| (field, block));
+    of_node.into_iter().flatten().chain(of_cilium_node)
 }
 
 fn author(node: &Node, field: HoldingField) -> Option<(String, String)> {

@@ -183,7 +183,7 @@ fn before_and_after(node: &Node, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
         Edit::NodeSpec { pod_cidrs } => (node.spec.iter().copied().collect(), pod_cidrs.clone()),
         Edit::NodeAnnotations { values } => {
             let after: PerFamily<Block> = values.values().copied().collect();
-            let shown = |family: Family| node.annotation.get(family).or(node.old_annotation.get(family)).copied();
+            let shown = |family: Family| node.annotated(family).map(|(block, _)| block);
             (after.families().filter_map(shown).collect(), after.iter().copied().collect())
         }
     }

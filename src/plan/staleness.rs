@@ -68,8 +68,8 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     let shown: Vec<String> = match &saved.edit {
         EditDocument::NodeSpec(_) => node.spec.iter().map(ToString::to_string).collect(),
         EditDocument::NodeAnnotations(_) => {
-            let shown = Family::BOTH.map(|family| node.annotation.get(family).or(node.old_annotation.get(family)));
-            shown.into_iter().flatten().map(ToString::to_string).collect()
+            let shown = Family::BOTH.into_iter().filter_map(|family| node.annotated(family));
+            shown.map(|(block, _)| block.to_string()).collect()
         }
     };
     saved.after.iter().all(|block| shown.contains(block))
