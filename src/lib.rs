@@ -12,6 +12,7 @@
 
 pub mod alloc;
 pub mod check;
+pub mod claims;
 pub mod desired;
 pub mod model;
 pub mod net;

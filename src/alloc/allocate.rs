@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::supply::{Giving, PoolId, Supply};
+use super::supply::{Giving, PoolId, PoolSupply, Supply};
 use crate::model::{NodeName, PerFamily, PoolName};
 use crate::net::{Block, Family, Range, largest_gap, merge};
 
@@ -18,6 +18,8 @@ pub struct Demand {
     pub required: Vec<Family>,
     /// The pools to try, best first.
     pub candidates: Arc<[PoolId]>,
+    /// Blocks that are taken for this very node: of a pool that has one it gets that one.
+    pub kept: Vec<Block>,
 }
 
 /// Why a pool was not used.
@@ -110,8 +112,12 @@ fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, F
             passed_over.push((id, PassedOver::Disabled));
             continue;
         }
-        if needed.iter().all(|family| pool.has_free(*family)) {
-            let blocks = needed.iter().filter_map(|family| pool.take_lowest(*family)).collect();
+        let kept = |pool: &PoolSupply, family: Family| {
+            demand.kept.iter().copied().find(|block| block.family() == family && pool.gives(*block))
+        };
+        if needed.iter().all(|family| kept(pool, *family).is_some() || pool.has_free(*family)) {
+            let give = |family: &Family| kept(pool, *family).or_else(|| pool.take_lowest(*family));
+            let blocks = needed.iter().filter_map(give).collect();
             return Outcome::Assigned(Assigned { pool: id, blocks, passed_over });
         }
         passed_over.push((id, PassedOver::Full));
@@ -183,6 +189,7 @@ mod tests {
             families: Family::BOTH.into(),
             required: Vec::new(),
             candidates: candidates.clone(),
+            kept: Vec::new(),
         };
         let demands: Vec<Demand> = (0..nodes).map(demand).collect();
         let taken: Vec<Range> = taken.iter().map(|range| range.parse().unwrap()).collect();
@@ -218,6 +225,27 @@ mod tests {
         let expected =
             Shortfall { pool: "a".parse().unwrap(), family: Family::Ipv6, missing: 1, largest_free_run: None };
         assert_eq!(shortfalls, [expected]);
+    }
+
+    #[test]
+    fn what_is_kept_for_a_node_is_given_to_it() {
+        let mut supply = Supply::new(vec![pool("a", Giving::New, &["10.0.0.0/30"], 32, 64)]);
+        let taken: Vec<Range> = vec!["10.0.0.2".parse().unwrap(), "10.0.0.9".parse().unwrap()];
+        let demand = |name: &str, kept: &[&str]| Demand {
+            node: name.parse().unwrap(),
+            families: vec![Family::Ipv4],
+            required: Vec::new(),
+            candidates: supply.pools().map(|(id, _)| id).collect(),
+            kept: kept.iter().map(|block| block.parse().unwrap()).collect(),
+        };
+        let demands =
+            [demand("n0", &[]), demand("n1", &["10.0.0.9/32", "10.0.0.2/32"]), demand("n2", &["10.0.0.2/31"])];
+        let given = allocate(&mut supply, &taken, &[], &demands).outcomes;
+        let block = |outcome: &Outcome| match outcome {
+            Outcome::Assigned(assigned) => assigned.blocks.ipv4.map(|block| block.to_string()).unwrap_or_default(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(given.iter().map(block).collect::<Vec<_>>(), ["10.0.0.0/32", "10.0.0.2/32", "10.0.0.1/32"]);
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl PoolSupply {
         self.slots.iter().any(|slots| slots.size().family() == family)
     }
 
+    /// Whether the block is one of its own, taken or not.
+    pub(super) fn gives(&self, block: Block) -> bool {
+        self.slots.iter().any(|slots| slots.size() == block.size() && slots.range().contains(&block.range()))
+    }
+
     fn of_family(&mut self, family: Family) -> impl Iterator<Item = &mut Slots> {
         self.slots.iter_mut().filter(move |slots| slots.size().family() == family)
     }

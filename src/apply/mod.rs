@@ -47,7 +47,8 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_requested(&self) -> bool {
+    /// Whether that was asked.
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -81,7 +82,7 @@ pub async fn apply<C: Cluster>(
 impl From<Result<Written, WriteError>> for Outcome {
     fn from(result: Result<Written, WriteError>) -> Outcome {
         match result {
-            Ok(Written { resource_version: _ }) => Outcome::Applied,
+            Ok(Written { version: _ }) => Outcome::Applied,
             Err(WriteError::Superseded(why)) => Outcome::Superseded(why),
             Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => Outcome::Refused(error.to_string()),
             Err(WriteError::Unknown(why)) => Outcome::Unknown(why),

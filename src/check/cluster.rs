@@ -116,6 +116,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::CiliumDaemonSet | ObservedKind::CiliumNodeDefinition | ObservedKind::CiliumConfig => {
             "Cilium's version or settings are not known"
         }
+        ObservedKind::Claims => "blocks that another apply is about to write are not known, and `apply` refuses",
         ObservedKind::CiliumNode | ObservedKind::Node => "blocks that are held there are not known",
     };
     let finding = |spot: &crate::observed::BlindSpot| {

@@ -1,27 +1,30 @@
-//! `apply`: carries out a plan, a fresh one after asking or a saved one as it was reviewed.
+//! `apply`: carries out a plan, a fresh one after asking, or a saved one as it was reviewed.
 
 use std::io::{BufRead, IsTerminal};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Serialize;
+use jiff::{SignedDuration, Timestamp};
 
+use super::apply_report::{failure_of, report, summary};
 use super::failure::Failure;
 use super::progress::Progress;
+use super::rails::Rails;
 use super::target::Target;
+use super::undo_file::{Undo, UndoFile};
 use super::{Common, Format, Reached, load_valid, output};
-use crate::apply::{Outcome, Stop};
-use crate::cluster::{ClusterError, Opening};
-use crate::observed::Observed;
-use crate::plan::{Change, Plan, PlanDocument, Staleness, still_wanted};
+use crate::apply::{Event, Stop};
+use crate::cluster::{ClusterError, LockRecord, Opening};
+use crate::observed::{Observed, ObservedKind};
+use crate::plan::{Change, Intent, Plan, PlanDocument, Staleness, refusals, still_wanted};
 use crate::render::{Detail, Paint, count, diagnostics, human, printable};
-use crate::run::{Applied, Loaded, apply_until_settled, observe_and_plan};
+use crate::run::{Applied, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy, or a plan that was saved with `plan --out FILE`.
+    /// The directory of pools, pins and policy, or a plan that was saved with `plan --out FILE` or by an earlier apply.
     #[arg(value_name = "DIR|PLANFILE", default_value = "pools")]
     what: PathBuf,
     /// Do not ask.
@@ -30,27 +33,20 @@ pub(super) struct Arguments {
     /// Writes that are under way at the same time.
     #[arg(long, value_name = "N", default_value = "16")]
     parallelism: NonZeroUsize,
+    /// Wait so long for an apply that holds the lock, such as `90s` or `5m`.
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    lock_timeout: SignedDuration,
+    /// Do not take the lock. Blocks stay unique without it; applies may get into each other's way.
+    #[arg(long, conflicts_with = "lock_timeout")]
+    no_lock: bool,
+    /// Where the plan is written that takes this apply back; otherwise `undo-TIME.json` here.
+    #[arg(long, value_name = "FILE")]
+    undo_out: Option<PathBuf>,
+    #[command(flatten)]
+    rails: Rails,
     /// Form of the result.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
-}
-
-/// The result as JSON.
-#[derive(Serialize)]
-struct Report {
-    format_version: &'static str,
-    applied: Vec<Line>,
-    not_applied: Vec<Line>,
-    unknown: Vec<Line>,
-}
-
-#[derive(Serialize)]
-struct Line {
-    kind: &'static str,
-    name: String,
-    after: Vec<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    why: String,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
@@ -62,18 +58,75 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         let message = format!("{plan} was made from `{directory}`, which is not here: run it where that directory is");
         return Err(Failure::Failed(message));
     }
-    let loaded = load_valid(&directory)?;
-    let cluster = common.target(Opening::Write).await?;
-    let (observed, plan) = observe_and_plan(&cluster, &loaded).await?;
-    let changes = match &saved {
-        Some(saved) => saved_changes(saved, &plan, &observed)?,
-        None => approved_changes(arguments, common, &loaded, plan, &directory)?,
-    };
-    if changes.is_empty() {
-        return finish(arguments, &Applied::default(), None);
+    if saved.is_some() && arguments.rails.has_waivers() {
+        let message = "a saved plan names its waivers itself; plan again with --waive".to_owned();
+        return Err(Failure::Failed(message));
     }
-    let (applied, failure) = send(arguments, &cluster, &loaded, changes).await;
-    finish(arguments, &applied, failure)
+    let mut loaded = load_valid(&directory)?;
+    arguments.rails.amend(&mut loaded.desired.policy);
+    let cluster = common.target(Opening::Write).await?;
+    let wish = LockWish { holder: holder(), operation: "apply".to_owned(), timeout: arguments.lock_timeout };
+    let lock = match arguments.no_lock {
+        true => Lock::NotKept,
+        false => take(&cluster, &wish, &mut tell_of_holder).await?,
+    };
+    if let Lock::Unavailable(why) = &lock {
+        output::warn(&format!("no lock is taken, blocks stay unique without it: {}", printable(why)));
+    }
+    let job = Job::saved(&loaded, saved.as_ref());
+    hold(&cluster, &wish, lock, locked(arguments, common, &cluster, job, saved.as_ref(), &directory)).await
+}
+
+/// What is done while the lock is held.
+async fn locked(
+    arguments: &Arguments,
+    common: &Common,
+    cluster: &Target,
+    job: Job<'_>,
+    saved: Option<&PlanDocument>,
+    directory: &Path,
+) -> Result<Reached, Failure> {
+    let (observed, mut plan) = observe_and_plan(cluster, &job).await?;
+    if let Some(spot) = observed.blind_spots.iter().find(|spot| spot.kind == ObservedKind::Claims) {
+        let (resource, message) = (spot.kind.resource(), spot.why.clone());
+        return Err(ClusterError::Indispensable { resource, message }.into());
+    }
+    plan.waivers = match saved {
+        Some(saved) => saved.waivers.iter().filter_map(|name| name.parse().ok()).collect(),
+        None => arguments.rails.waivers(),
+    };
+    let waivers = plan.waivers.clone();
+    let changes = match saved {
+        Some(saved) => saved_changes(saved, &plan, &observed)?,
+        None => approved_changes(arguments, common, job, plan, directory).await?,
+    };
+    let mut refusals = refusals(&changes, &job.loaded.desired, &observed);
+    refusals.retain(|refusal| !refusal.waiver.is_some_and(|name| waivers.contains(&name)));
+    if !refusals.is_empty() {
+        return Err(Failure::Refused(refusals));
+    }
+    if changes.is_empty() {
+        return finish(arguments, &Applied::default(), None, None);
+    }
+    let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
+    undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;
+    let (applied, failure) = send(arguments, cluster, &job, observed.clone(), changes).await;
+    let undo_plan = undo.keep_applied(&applied, &job.loaded.desired, &observed);
+    finish(arguments, &applied, failure, undo_plan)
+}
+
+fn tell_of_holder(record: &LockRecord) {
+    let (holder, operation) = (printable(&record.holder), printable(&record.operation));
+    output::warn(&format!("waiting for {holder}, who holds the lock for: {operation}"));
+}
+
+/// Who holds the lock, as others are told.
+fn holder() -> String {
+    let name = |variable: &str| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let machine = name("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+    let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
+    let person = name("USER").map(|person| person + "@").unwrap_or_default();
+    format!("{person}{machine} (process {})", std::process::id())
 }
 
 /// A saved plan is a JSON object, whatever its name; anything else is a place with YAML files.
@@ -99,7 +152,12 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
             if done > 0 {
                 output::warn(&format!("done already: {} of the saved plan", count(done, "change")));
             }
-            if further > 0 {
+            let irreversible = changes.iter().filter(|change| change.undo.is_none()).count();
+            if irreversible > 0 {
+                let what = count(irreversible, "change");
+                output::warn(&format!("{what} cannot be undone: spec.podCIDRs is write-once"));
+            }
+            if further > 0 && saved.intent == Intent::Files {
                 output::warn(&format!(
                     "not in the saved plan: {}; run plan again for more",
                     count(further, "further change")
@@ -110,17 +168,17 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
     }
 }
 
-fn approved_changes(
+async fn approved_changes(
     arguments: &Arguments,
     common: &Common,
-    loaded: &Loaded,
+    job: Job<'_>,
     plan: Plan,
     directory: &Path,
 ) -> Result<Vec<Change>, Failure> {
     let document = PlanDocument::new(&plan, &directory.to_string_lossy());
-    output::talk(&diagnostics(&plan.findings, &loaded.documents));
+    output::talk(&diagnostics(&plan.findings, &job.loaded.documents));
     output::talk(&human(&document, Detail::Short));
-    if plan.changes.is_empty() || arguments.auto_approve {
+    if plan.changes.is_empty() || arguments.auto_approve || !document.refusals.is_empty() {
         return Ok(plan.changes);
     }
     if common.no_input || !std::io::stdin().is_terminal() {
@@ -129,8 +187,12 @@ fn approved_changes(
         ));
     }
     output::talk(&format!("\n{} Only `yes` is a yes: ", Paint::Bold.on("Apply these changes?")));
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
+    // Beside this task, which renews the lock meanwhile.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await.map_or_else(Failure::from_panic, |answer| Ok(answer?))?;
     if answer.trim() == "yes" {
         Ok(plan.changes)
     } else {
@@ -141,7 +203,8 @@ fn approved_changes(
 async fn send(
     arguments: &Arguments,
     cluster: &Target,
-    loaded: &Loaded,
+    job: &Job<'_>,
+    observed: Observed,
     changes: Vec<Change>,
 ) -> (Applied, Option<ClusterError>) {
     let stop = Arc::new(Stop::default());
@@ -153,17 +216,21 @@ async fn send(
         }
     });
     let mut progress = Progress::new(changes.len());
-    let result = apply_until_settled(cluster, loaded, changes, arguments.parallelism, &stop, &mut |event| {
-        progress.event(&event)
-    })
-    .await;
+    let mut on_event = |event: Event<'_>| progress.event(&event);
+    let mut sending = Sending { parallelism: arguments.parallelism, stop: &stop, on_event: &mut on_event };
+    let result = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
     progress.finish();
     watcher.abort();
     result
 }
 
-fn finish(arguments: &Arguments, applied: &Applied, failure: Option<ClusterError>) -> Result<Reached, Failure> {
-    let report = report(applied);
+fn finish(
+    arguments: &Arguments,
+    applied: &Applied,
+    failure: Option<ClusterError>,
+    undo: Option<Undo>,
+) -> Result<Reached, Failure> {
+    let report = report(applied, undo);
     let printed = match arguments.output {
         Format::Json => output::json(&report),
         Format::Human => output::data(&summary(&report)),
@@ -173,58 +240,4 @@ fn finish(arguments: &Arguments, applied: &Applied, failure: Option<ClusterError
         Some(failure) => Err(failure),
         None => Ok(printed.map(|()| Reached::Done)?),
     }
-}
-
-fn failure_of(applied: &Applied, report: &Report, failure: Option<ClusterError>) -> Option<Failure> {
-    let left = report.not_applied.len() + report.unknown.len();
-    let message = format!("{} of {} not applied", left, count(applied.outcomes.len(), "change"));
-    let all_beaten = applied.remaining().all(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)));
-    match (applied.applied(), failure) {
-        (0, Some(error)) => Some(error.into()),
-        (_, Some(error)) => Some(Failure::Partly(format!("{message}: {error}"))),
-        (_, None) if left == 0 => None,
-        (0, None) if all_beaten => Some(Failure::Beaten(message)),
-        (0, None) if report.unknown.is_empty() => Some(Failure::Failed(message)),
-        (_, None) => Some(Failure::Partly(message)),
-    }
-}
-
-fn report(applied: &Applied) -> Report {
-    let mut report =
-        Report { format_version: "1.0", applied: Vec::new(), not_applied: Vec::new(), unknown: Vec::new() };
-    for (change, outcome) in &applied.outcomes {
-        let after = change.after.iter().map(ToString::to_string).collect();
-        let line = |why: &str| Line { kind: "Node", name: change.node.to_string(), after, why: why.to_owned() };
-        match outcome {
-            Outcome::Applied => report.applied.push(line("")),
-            Outcome::Superseded(why) => report.not_applied.push(line(&format!("superseded: {why}"))),
-            Outcome::Refused(why) => report.not_applied.push(line(why)),
-            Outcome::NotTried => report.not_applied.push(line("not tried, because applying stopped before")),
-            Outcome::Unknown(why) => report.unknown.push(line(why)),
-        }
-    }
-    report
-}
-
-fn summary(report: &Report) -> String {
-    let Report { format_version: _, applied, not_applied, unknown } = report;
-    let mut text = String::new();
-    for (title, lines) in [("not applied", not_applied), ("unknown", unknown)] {
-        for line in lines {
-            text.push_str(&format!(
-                "{} Node/{}  {}  {}\n",
-                Paint::Red.on(title),
-                line.name,
-                line.after.join(" "),
-                printable(&line.why)
-            ));
-        }
-    }
-    let counts = format!(
-        "Applied {}; {} not applied, {} unknown.",
-        count(applied.len(), "change"),
-        not_applied.len(),
-        unknown.len()
-    );
-    text + &Paint::Bold.on(&counts) + "\n"
 }

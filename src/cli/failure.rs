@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::Reached;
 use super::output::{talk, warn};
 use crate::cluster::ClusterError;
+use crate::plan::Refusal;
 use crate::render::Paint;
 
 /// Why a command did not do what it was asked to.
@@ -18,6 +19,8 @@ pub(super) enum Failure {
     Invalid(String),
     /// A saved plan no longer fits; the differences.
     Stale(Vec<String>),
+    /// Limits or protections speak against it.
+    Refused(Vec<Refusal>),
     /// Another process holds the lock, or was faster with every change.
     Beaten(String),
     /// Some changes were applied and others not.
@@ -36,7 +39,7 @@ impl Failure {
 impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Failure {
         match error {
-            ClusterError::Locked { .. } => Failure::Beaten(error.to_string()),
+            ClusterError::Locked { .. } | ClusterError::Held { .. } => Failure::Beaten(error.to_string()),
             other => Failure::Cluster(other),
         }
     }
@@ -70,7 +73,14 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
                 "run `cilium-ipam plan` again and review it",
             )
         }
-        Err(Failure::Beaten(message)) => (6, message, "run it again when the other one is done"),
+        Err(Failure::Refused(refusals)) => {
+            let line = |refusal: &Refusal| format!("\n  {}\n    {}", refusal.message, refusal.help);
+            let lines: String = refusals.iter().map(line).collect();
+            (5, format!("refused; nothing was written:{}", lines), "")
+        }
+        Err(Failure::Beaten(message)) => {
+            (6, message, "run it again when the other one is done, or wait for it with --lock-timeout 5m")
+        }
         Err(Failure::Partly(message)) => {
             (7, message, "run it again: what was applied stays, and the rest is planned anew")
         }
@@ -95,11 +105,13 @@ fn hint_for(error: &ClusterError) -> &'static str {
             "check the cluster with `kubectl get nodes`, or use --cluster FILE, --kubeconfig or --context"
         }
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
+        ClusterError::Claims(_) => "allow `create` and `patch` on it; see the README for the rights that are needed",
         ClusterError::Expired { .. } => "the cluster is busy; try again",
         ClusterError::File { .. } => "make one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
         | ClusterError::Object(_)
+        | ClusterError::Held { .. }
         | ClusterError::Locked { .. } => "",
     }
 }

@@ -1,21 +1,25 @@
 //! The command line: one file for each verb. Data goes to stdout, talk to stderr; only `failure` knows exit codes.
 
 mod apply;
+mod apply_report;
 mod completions;
 mod failure;
 mod output;
 mod plan;
 mod progress;
+mod rails;
 mod schema;
 mod show;
 mod snapshot;
 mod target;
+mod undo_file;
 mod validate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
 
 use crate::cluster::Opening;
 use crate::run::{Loaded, load};
@@ -47,6 +51,9 @@ struct Common {
     /// The kubeconfig context to use.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
+    /// How long a server that has answered before is waited for when it fails or is busy, such as `30s`.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "30s")]
+    patience: SignedDuration,
     /// Never ask; what would need an answer fails.
     #[arg(long, global = true)]
     no_input: bool,

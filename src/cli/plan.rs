@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::failure::Failure;
+use super::rails::Rails;
 use super::validate::Report;
 use super::{Common, Reached, output};
 use crate::cluster::{Opening, replace_file};
 use crate::plan::PlanDocument;
 use crate::render::{Detail, diagnostics, finding_documents, human, markdown, markdown_findings};
-use crate::run::{Loaded, load, observe_and_plan};
+use crate::run::{Job, Loaded, load, observe_and_plan};
 
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]
@@ -30,6 +31,8 @@ pub(super) struct Arguments {
     /// Show every change, however many there are.
     #[arg(long)]
     full: bool,
+    #[command(flatten)]
+    rails: Rails,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,12 +43,14 @@ enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let loaded = load(&arguments.directory);
+    let mut loaded = load(&arguments.directory);
+    arguments.rails.amend(&mut loaded.desired.policy);
     if loaded.has_errors() {
         return Err(invalid(arguments, &loaded)?);
     }
     let cluster = common.target(Opening::Read).await?;
-    let (_, plan) = observe_and_plan(&cluster, &loaded).await?;
+    let (_, mut plan) = observe_and_plan(&cluster, &Job::files(&loaded)).await?;
+    plan.waivers = arguments.rails.waivers();
     let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
     if let Some(file) = &arguments.out {
         let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;

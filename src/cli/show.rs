@@ -14,7 +14,7 @@ use crate::model::NodeName;
 use crate::observed::Observed;
 use crate::plan::{Plan, PoolUse, pool_use};
 use crate::render::table;
-use crate::run::observe_and_plan;
+use crate::run::{Job, observe_and_plan};
 
 /// Show pools or nodes as they are.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let (What::Pools(flags) | What::Nodes(flags)) = &arguments.what;
     let loaded = load_valid(&flags.directory)?;
     let cluster = common.target(Opening::Read).await?;
-    let (observed, plan) = observe_and_plan(&cluster, &loaded).await?;
+    let (observed, plan) = observe_and_plan(&cluster, &Job::files(&loaded)).await?;
     match &arguments.what {
         What::Pools(_) => {
             pools(flags.output, pool_use(&loaded.desired, &observed).iter().map(PoolRow::from).collect())?

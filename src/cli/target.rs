@@ -1,9 +1,13 @@
 //! The cluster that the flags name.
 
+use jiff::Timestamp;
+
 use super::Common;
 use super::failure::Failure;
 use crate::cluster::live::{Connection, LiveCluster};
-use crate::cluster::{Cluster, ClusterError, FileCluster, Listener, Opening, Seen, Write, WriteError, Written};
+use crate::cluster::{
+    Cluster, ClusterError, FileCluster, Listener, LockSeen, Opening, Seen, Write, WriteError, Written,
+};
 use crate::observed::ObservedKind;
 
 /// A cluster of either sort.
@@ -17,8 +21,12 @@ impl Target {
         if let Some(path) = &common.cluster {
             return Ok(Target::File(FileCluster::open(path, opening)?));
         }
-        let connection = Connection { kubeconfig: common.kubeconfig.clone(), context: common.context.clone() };
-        Ok(Target::Live(LiveCluster::connect(&connection).await?))
+        let connection = Connection {
+            kubeconfig: common.kubeconfig.clone(),
+            context: common.context.clone(),
+            patience: common.patience.unsigned_abs(),
+        };
+        Ok(Target::Live(LiveCluster::connect(connection).await?))
     }
 }
 
@@ -39,6 +47,20 @@ impl Cluster for Target {
         match self {
             Target::File(cluster) => cluster.write(write).await,
             Target::Live(cluster) => cluster.write(write).await,
+        }
+    }
+
+    async fn lock(&self) -> Result<LockSeen, ClusterError> {
+        match self {
+            Target::File(cluster) => cluster.lock().await,
+            Target::Live(cluster) => cluster.lock().await,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        match self {
+            Target::File(cluster) => cluster.now(),
+            Target::Live(cluster) => cluster.now(),
         }
     }
 

@@ -1,24 +1,31 @@
 //! A Kubernetes API server as the cluster. The only file that knows the client.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
-use http::{Request, StatusCode, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
+use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Cluster, ClusterError, Listener, Seen, Write, WriteError, Written};
-use crate::observed::ObservedKind;
+use super::lock::LOCK_NAME;
+use super::{
+    Cluster, ClusterError, Listener, LockRecord, LockSeen, Operation, Seen, Target, Write, WriteError, Written,
+};
+use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
 
-/// How often a busy server is asked again.
-const RETRIES: u32 = 5;
+/// First pause before a request is sent again; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest pause between two attempts, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -27,18 +34,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which cluster, as with `kubectl`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Connection {
     /// A kubeconfig file; otherwise `$KUBECONFIG`, the usual place, or the Pod's own account.
     pub kubeconfig: Option<PathBuf>,
     /// A context of that file; otherwise its current one.
     pub context: Option<String>,
+    /// How long a server that has answered before is waited for when it fails or is busy.
+    pub patience: Duration,
 }
 
 /// A live cluster.
 #[derive(Clone)]
 pub struct LiveCluster {
-    client: Client,
+    connection: Arc<Connection>,
+    client: Arc<RwLock<Client>>,
+    has_answered: Arc<AtomicBool>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +83,8 @@ struct PatchedObject {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PatchedMetadata {
+    #[serde(default)]
+    uid: String,
     resource_version: String,
 }
 
@@ -93,29 +106,25 @@ impl LiveCluster {
     ///
     /// # Errors
     /// No usable kubeconfig or account.
-    pub async fn connect(connection: &Connection) -> Result<LiveCluster, ClusterError> {
-        let fault = |error: &dyn std::fmt::Display| ClusterError::Credentials(error.to_string());
-        let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match &connection.kubeconfig {
-            Some(path) => {
-                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fault(&error))?;
-                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| fault(&error))?
-            }
-            None if connection.context.is_some() => {
-                Config::from_kubeconfig(&options).await.map_err(|error| fault(&error))?
-            }
-            None => Config::infer().await.map_err(|error| fault(&error))?,
-        };
-        // The client's own retries are long, silent, and repeat writes whose fate is unknown.
-        config.default_retry = false;
-        config.read_timeout = Some(TIMEOUT);
-        config.write_timeout = Some(TIMEOUT);
-        let client = Client::try_from(config).map_err(|error| fault(&error))?;
-        Ok(LiveCluster { client })
+    pub async fn connect(connection: Connection) -> Result<LiveCluster, ClusterError> {
+        let client = client(&connection).await.map_err(ClusterError::Credentials)?;
+        Ok(LiveCluster {
+            connection: Arc::new(connection),
+            client: Arc::new(RwLock::new(client)),
+            has_answered: Arc::default(),
+        })
+    }
+
+    /// Reads the credentials again: a token that has expired may have been replaced.
+    async fn reconnect(&self) -> Result<(), String> {
+        let client = client(&self.connection).await?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Answer, String> {
-        let response = self.client.send(request).await.map_err(|error| chain(&error))?;
+        let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let response = client.send(request).await.map_err(|error| chain(&error))?;
         let status = response.status();
         let seconds = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let retry_after = seconds.map(Duration::from_secs);
@@ -124,26 +133,40 @@ impl LiveCluster {
     }
 
     async fn get(&self, uri: String) -> Result<Answer, ClusterError> {
-        let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
         let request = || Request::get(&uri).header(header::ACCEPT, "application/json").body(Body::empty());
-        self.send_patiently(request, &busy).await.map_err(ClusterError::Unreachable)
+        self.send_patiently(request).await.map_err(ClusterError::Unreachable)
     }
 
-    /// Sends a request again, a few times, while the answer is one of `busy`, after the time that the server asks for.
-    async fn send_patiently(
-        &self,
-        request: impl Fn() -> Result<Request<Body>, http::Error>,
-        busy: &[StatusCode],
-    ) -> Result<Answer, String> {
-        for attempt in 0..RETRIES {
-            let answer = self.send(request().map_err(|error| error.to_string())?).await?;
-            if !busy.contains(&answer.status) {
-                return Ok(answer);
+    /// Sends a request, and again while the server is busy, fails or does not answer, for as long as there is patience. Every
+    /// write is guarded, so one that went through without an answer is refused the second time, and nothing is done twice.
+    async fn send_patiently(&self, request: impl Fn() -> Result<Request<Body>, http::Error>) -> Result<Answer, String> {
+        let began = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        let mut reconnected = false;
+        loop {
+            let outcome = self.send(request().map_err(|error| error.to_string())?).await;
+            let asked = match &outcome {
+                Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !reconnected => {
+                    reconnected = true;
+                    self.reconnect().await?;
+                    continue;
+                }
+                Ok(answer) if !is_passing(answer.status) => {
+                    self.has_answered.store(true, Ordering::Relaxed);
+                    return outcome;
+                }
+                Ok(answer) => answer.retry_after,
+                // One that never answered is more likely the wrong one than one that is down.
+                Err(_) if !self.has_answered.load(Ordering::Relaxed) => return outcome,
+                Err(_) => None,
+            };
+            let next = asked.unwrap_or(pause).min(LONGEST_PAUSE).mul_f64(fastrand::f64() / 2.0 + 1.0);
+            if began.elapsed() + next > self.connection.patience {
+                return outcome;
             }
-            let own = Duration::from_millis(200 << attempt);
-            tokio::time::sleep(answer.retry_after.unwrap_or(own).min(LONGEST_PAUSE)).await;
+            tokio::time::sleep(next).await;
+            pause *= 2;
         }
-        self.send(request().map_err(|error| error.to_string())?).await
     }
 
     /// Reads one collection page by page; the next page is on its way while this one is decoded.
@@ -216,31 +239,101 @@ impl Cluster for LiveCluster {
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
+        let collection = collection(&write.target);
+        let (method, path, kind, body) = match &write.operation {
+            Operation::Patch(patch) => {
+                let name = object_name(&write.target);
+                (Method::PATCH, format!("{collection}/{name}"), "application/merge-patch+json", patch)
+            }
+            Operation::Create(object) => (Method::POST, collection.into_owned(), "application/json", object),
+        };
         // Only the metadata comes back: a Node is large and nothing else of it is looked at.
         let request = || {
-            Request::patch(format!("/api/v1/nodes/{}?fieldManager=cilium-ipam", write.node))
-                .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            Request::builder()
+                .method(method.clone())
+                .uri(format!("{path}?fieldManager=cilium-ipam"))
+                .header(header::CONTENT_TYPE, kind)
                 .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-                .body(Body::from(write.patch.to_string().into_bytes()))
+                .body(Body::from(body.to_string().into_bytes()))
         };
-        // A server that says 429 has not begun; after any other failure the fate of the write is unknown.
-        let answer =
-            self.send_patiently(request, &[StatusCode::TOO_MANY_REQUESTS]).await.map_err(WriteError::Unknown)?;
+        let answer = self.send_patiently(request).await.map_err(WriteError::Unknown)?;
         match answer.status {
             status if status.is_success() => {
                 let object: PatchedObject =
                     serde_json::from_slice(&answer.body).map_err(|error| WriteError::Unknown(error.to_string()))?;
-                Ok(Written { resource_version: object.metadata.resource_version })
+                let PatchedMetadata { uid, resource_version } = object.metadata;
+                Ok(Written { version: ObjectVersion { uid, resource_version } })
             }
             StatusCode::CONFLICT | StatusCode::NOT_FOUND => Err(WriteError::Superseded(answer.message())),
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Err(WriteError::Forbidden(answer.message())),
+            // A server that says 429 has not begun; after any other failure the fate of the write is unknown.
             status if status.is_server_error() => Err(WriteError::Unknown(answer.message())),
             _ => Err(WriteError::Refused(answer.message())),
         }
     }
 
+    async fn lock(&self) -> Result<LockSeen, ClusterError> {
+        let resource = "leases.coordination.k8s.io";
+        let answer = self.get(format!("{}/{LOCK_NAME}", collection(&Target::Lock))).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(LockSeen::Absent),
+            StatusCode::FORBIDDEN => Ok(LockSeen::Hidden(answer.message())),
+            status if !status.is_success() => Err(ClusterError::Refused { resource, message: answer.message() }),
+            _ => {
+                let malformed =
+                    |error: serde_json::Error| ClusterError::Malformed { resource, message: error.to_string() };
+                Ok(LockSeen::Record(Box::new(LockRecord::read(&answer.body).map_err(malformed)?)))
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
     async fn finish(&self) -> Result<(), ClusterError> {
         Ok(())
+    }
+}
+
+async fn client(connection: &Connection) -> Result<Client, String> {
+    let fault = |error: &dyn std::error::Error| error.to_string();
+    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &connection.kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fault(&error))?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| fault(&error))?
+        }
+        None if connection.context.is_some() => {
+            Config::from_kubeconfig(&options).await.map_err(|error| fault(&error))?
+        }
+        None => Config::infer().await.map_err(|error| fault(&error))?,
+    };
+    // The client's own retries are long and silent.
+    config.default_retry = false;
+    config.read_timeout = Some(TIMEOUT);
+    config.write_timeout = Some(TIMEOUT);
+    Client::try_from(config).map_err(|error| fault(&error))
+}
+
+/// Whether the same request may fare better later.
+fn is_passing(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+fn collection(target: &Target) -> Cow<'static, str> {
+    match target {
+        Target::Node(_) => "/api/v1/nodes".into(),
+        Target::Claims => format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into(),
+        Target::Lock => format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into(),
+    }
+}
+
+fn object_name(target: &Target) -> &str {
+    match target {
+        Target::Node(name) => name.as_str(),
+        Target::Claims => CLAIMS_NAME,
+        Target::Lock => LOCK_NAME,
     }
 }
 

@@ -3,8 +3,10 @@
 //! Decides nothing. Two clusters are here, a live one and one that is kept in a file and follows the API server's rules.
 
 mod file;
+mod lock;
 mod merge_patch;
 mod observe;
+mod rules;
 mod snapshot;
 mod write;
 
@@ -12,12 +14,15 @@ pub mod live;
 
 use std::future::Future;
 
+use jiff::Timestamp;
+
 use crate::observed::{ObservedKind, ReadError};
 
 pub use file::{FileCluster, Opening, replace as replace_file};
+pub use lock::{LockRecord, LockSeen};
 pub use observe::observe;
 pub use snapshot::snapshot;
-pub use write::{Write, WriteError, Written};
+pub use write::{OWNER_LABEL, Operation, Target, Write, WriteError, Written};
 
 /// How far a kind could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +88,19 @@ pub enum ClusterError {
         /// The file.
         path: String,
     },
+    /// Somebody else holds the lock.
+    #[error("{holder} holds the lock since {since}, for: {operation}")]
+    Held {
+        /// Who.
+        holder: String,
+        /// What for.
+        operation: String,
+        /// Since when.
+        since: String,
+    },
+    /// Without claims nothing is written.
+    #[error("the claims in ConfigMap kube-system/cilium-ipam-claims cannot be kept: {0}")]
+    Claims(WriteError),
     /// The credentials cannot be used.
     #[error("the cluster's credentials cannot be used: {0}")]
     Credentials(String),
@@ -112,6 +130,12 @@ pub trait Cluster: Sync {
 
     /// Sends one guarded write.
     fn write(&self, write: &Write) -> impl Future<Output = Result<Written, WriteError>> + Send;
+
+    /// Reads the lock.
+    fn lock(&self) -> impl Future<Output = Result<LockSeen, ClusterError>> + Send;
+
+    /// The time, by the clock that freed blocks rest by.
+    fn now(&self) -> Timestamp;
 
     /// Makes all writes durable; without effect where each write is durable by itself.
     fn finish(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;

@@ -72,6 +72,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
     }
 
     async fn all(self) -> Result<Observed, ClusterError> {
+        self.kind(ObservedKind::Claims, None).await?;
         self.kind(ObservedKind::CiliumDaemonSet, None).await?;
         let small = async {
             for kind in SMALL {
@@ -93,7 +94,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
             let message = "its CustomResourceDefinition is there, but the server does not serve it".to_owned();
             return Err(ClusterError::Indispensable { resource: ObservedKind::CiliumNode.resource(), message });
         }
-        Ok(reader.finish())
+        Ok(reader.finish(self.cluster.now()))
     }
 
     async fn kind(&self, kind: ObservedKind, begun: Option<oneshot::Sender<()>>) -> Result<Seen, ClusterError> {

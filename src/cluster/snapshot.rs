@@ -12,7 +12,7 @@ struct Slimming {
 
 impl Listener for Slimming {
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object = serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, error))?;
+        let object = serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
         self.objects.push(slim(self.kind, &object));
         Ok(())
     }

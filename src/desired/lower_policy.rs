@@ -1,9 +1,15 @@
 //! The `Policy` document becomes a [`Policy`].
 
-use super::Policy;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use jiff::SignedDuration;
+
 use super::context::{Context, keys};
-use super::schema::{PolicySpec, TextList, WrittenWritePath};
-use crate::model::{WritePath, WritePathChoice};
+use super::schema::{PolicySpec, TextList, WrittenLimit, WrittenLimits, WrittenProtected, WrittenWritePath};
+use super::tree::Step;
+use super::{Policy, Protected};
+use crate::model::{LimitName, Limited, Measure, NameError, WritePath, WritePathChoice};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     let write_path = match spec.write_path {
@@ -16,5 +22,69 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     };
     let excluded = ranges(&spec.excluded, "excluded");
     let own_address_space = ranges(&spec.own_address_space, "ownAddressSpace");
-    Policy { write_path, excluded, own_address_space }
+    let failure_domain = spec.limits.failure_domain.clone().unwrap_or_else(|| Policy::FAILURE_DOMAIN.to_owned());
+    Policy {
+        origin: Some(context.document.start()),
+        write_path,
+        excluded,
+        own_address_space,
+        quarantine: quarantine(context, spec.quarantine.as_deref()),
+        limits: limits(&spec.limits),
+        failure_domain,
+        protected: protected(context, &spec.protected),
+    }
+}
+
+fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
+    let Some(text) = text else { return Policy::QUARANTINE };
+    match text.parse::<SignedDuration>() {
+        Ok(duration) if !duration.is_negative() => duration,
+        _ => {
+            let message = format!("`{}` is no duration", text.escape_debug());
+            let origin = context.document.origin(&keys(["spec", "quarantine"]));
+            context.fault("bad-duration", message, &origin, "not a duration", "write such as `90s`, `10m` or `1h 30m`");
+            Policy::QUARANTINE
+        }
+    }
+}
+
+/// What is written, over what holds by itself.
+fn limits(written: &WrittenLimits) -> BTreeMap<LimitName, u32> {
+    let WrittenLimits { failure_domain: _, assign, disruptive, release } = written;
+    let mut limits: BTreeMap<LimitName, u32> = Policy::LIMITS.into();
+    let kinds = [(Limited::Assign, assign), (Limited::Disruptive, disruptive), (Limited::Release, release)];
+    for (limited, WrittenLimit { count, percent, domain_count, domain_percent }) in kinds {
+        let measures = [
+            (Measure::Count, count),
+            (Measure::Percent, percent),
+            (Measure::DomainCount, domain_count),
+            (Measure::DomainPercent, domain_percent),
+        ];
+        let given = measures.into_iter().filter_map(|(measure, value)| Some((measure, (*value)?)));
+        limits.extend(given.map(|(measure, value)| (LimitName { limited, measure }, value)));
+    }
+    limits
+}
+
+fn protected(context: &mut Context<'_>, written: &WrittenProtected) -> Protected {
+    let WrittenProtected { nodes, pools } = written;
+    Protected { nodes: names(context, nodes, "nodes"), pools: names(context, pools, "pools") }
+}
+
+fn names<T: FromStr<Err = NameError> + Ord>(context: &mut Context<'_>, list: &TextList, key: &str) -> BTreeSet<T> {
+    let mut names = BTreeSet::new();
+    for (index, text) in list.iter().enumerate() {
+        let Some(text) = text else { continue };
+        match text.parse::<T>() {
+            Ok(name) => {
+                names.insert(name);
+            }
+            Err(error) => {
+                let path = [keys(["spec", "protected", key]), vec![Step::Index(index)]].concat();
+                let origin = context.document.origin(&path);
+                context.fault("bad-name", error.to_string(), &origin, "not a name", "write the object's name");
+            }
+        }
+    }
+    names
 }

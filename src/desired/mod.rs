@@ -18,7 +18,9 @@ mod yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::{NodeName, Origin, PerFamily, PoolName, Selector, WritePathChoice};
+use jiff::SignedDuration;
+
+use crate::model::{LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName, Selector, WritePathChoice};
 use crate::net::{Block, BlockSize, Family, Range};
 
 pub use lower::lower;
@@ -118,12 +120,58 @@ pub struct Pin {
 }
 
 /// What holds for the whole directory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Policy {
+    /// Where it is declared.
+    pub origin: Option<Origin>,
     /// Who chooses the write path.
     pub write_path: WritePathChoice,
     /// Never handed out, not even by a pin.
     pub excluded: Vec<Range>,
     /// Address space that is not private, but ours.
     pub own_address_space: Vec<Range>,
+    /// How long a freed block is not given to another node.
+    pub quarantine: SignedDuration,
+    /// How much one apply may change.
+    pub limits: BTreeMap<LimitName, u32>,
+    /// Label key whose values tell failure domains apart.
+    pub failure_domain: String,
+    /// What is kept from changes.
+    pub protected: Protected,
+}
+
+/// Nodes and pools from which nothing is taken, and whose agents need no restart because of us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Protected {
+    /// The nodes.
+    pub nodes: BTreeSet<NodeName>,
+    /// The pools; they may not vanish from the directory either.
+    pub pools: BTreeSet<PoolName>,
+}
+
+impl Policy {
+    /// How long a freed block rests unless the Policy says otherwise: longer than routes to it are remembered elsewhere.
+    pub const QUARANTINE: SignedDuration = SignedDuration::from_mins(10);
+    /// Limits that hold unless the Policy names the same ones.
+    pub const LIMITS: [(LimitName, u32); 2] = [
+        (LimitName { limited: Limited::Disruptive, measure: Measure::Percent }, 20),
+        (LimitName { limited: Limited::Release, measure: Measure::Percent }, 20),
+    ];
+    /// Label key of failure domains unless the Policy says otherwise.
+    pub const FAILURE_DOMAIN: &str = "topology.kubernetes.io/zone";
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            origin: None,
+            write_path: WritePathChoice::default(),
+            excluded: Vec::new(),
+            own_address_space: Vec::new(),
+            quarantine: Policy::QUARANTINE,
+            limits: Policy::LIMITS.into(),
+            failure_domain: Policy::FAILURE_DOMAIN.to_owned(),
+            protected: Protected::default(),
+        }
+    }
 }

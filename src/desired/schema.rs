@@ -250,6 +250,69 @@ pub(super) struct PolicySpec {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub own_address_space: TextList,
+    /// How long a freed block is not given to another node, such as `10m` or `1h 30m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
+    /// How much one apply may change.
+    #[serde(default)]
+    pub limits: WrittenLimits,
+    /// What is kept from changes.
+    #[serde(default)]
+    pub protected: WrittenProtected,
+}
+
+/// Limits by kind of change.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenLimits {
+    /// Label key whose values tell failure domains apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_domain: Option<String>,
+    /// Nodes that get a block.
+    #[serde(default)]
+    pub assign: WrittenLimit,
+    /// Nodes whose agent must be restarted.
+    #[serde(default)]
+    pub disruptive: WrittenLimit,
+    /// Nodes from which a block is taken.
+    #[serde(default)]
+    pub release: WrittenLimit,
+}
+
+/// One kind of change.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenLimit {
+    /// At most so many nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = u32::MAX))]
+    pub count: Option<u32>,
+    /// At most this share of all nodes; one node is always allowed, unless it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub percent: Option<u32>,
+    /// At most so many nodes of one failure domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = u32::MAX))]
+    pub domain_count: Option<u32>,
+    /// At most this share of the nodes of one failure domain; one node is always allowed, unless it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub domain_percent: Option<u32>,
+}
+
+/// Nodes and pools from which nothing is taken, and whose agents need no restart because of us.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenProtected {
+    /// Names of Nodes.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub nodes: TextList,
+    /// Names of IPPools; they may not vanish from the directory either.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub pools: TextList,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]

@@ -4,12 +4,14 @@
 
 mod finding;
 mod ipam;
+mod limit;
 mod name;
 mod per_family;
 mod selector;
 
 pub use finding::{Finding, Label, Origin, Rule, Severity};
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
+pub use limit::{LimitName, LimitNameError, Limited, Measure};
 pub use name::{NameError, NodeName, ObjectRef, PoolName};
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};

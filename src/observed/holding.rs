@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{AnnotationKeys, AnnotationReads, Node, Observed};
+use super::{
+    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, Node, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6,
+    Observed,
+};
 use crate::model::{NodeName, PerFamily};
 use crate::net::{Block, Family};
 
@@ -71,6 +74,18 @@ impl Node {
             AnnotationReads::Yes(AnnotationKeys::Older) => older,
             AnnotationReads::GateClosed | AnnotationReads::VersionUnknown => None,
         }
+    }
+
+    /// The block that one of the annotation keys shows; `None` for any other key.
+    pub fn annotation_at(&self, key: &str) -> Option<Block> {
+        let (blocks, family) = match key {
+            ANNOTATION_IPV4 => (&self.annotation, Family::Ipv4),
+            ANNOTATION_IPV6 => (&self.annotation, Family::Ipv6),
+            OLD_ANNOTATION_IPV4 => (&self.old_annotation, Family::Ipv4),
+            OLD_ANNOTATION_IPV6 => (&self.old_annotation, Family::Ipv6),
+            _ => return None,
+        };
+        blocks.get(family).copied()
     }
 
     /// The block that the annotations show, whether the agent reads them or not; the newer key first.

@@ -3,6 +3,8 @@
 /// A kind of object that a plan needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObservedKind {
+    /// Our own ConfigMap of claims; read before everything else that tells who has a block.
+    Claims,
     /// DaemonSet of the agent: version, and the namespace of the settings.
     CiliumDaemonSet,
     /// ConfigMap `cilium-config`.
@@ -33,6 +35,14 @@ pub struct Query {
 const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
 const CONFIG_NAME: &str = "cilium-config";
 
+/// Where the claims and the lock lie. Fixed, because applies that look in different places do not see each other, and this
+/// namespace exists in every cluster.
+pub const OWN_NAMESPACE: &str = "kube-system";
+/// Name of the ConfigMap that keeps the claims.
+pub const CLAIMS_NAME: &str = "cilium-ipam-claims";
+/// Its key.
+pub const CLAIMS_KEY: &str = "claims.json";
+
 /// What identifies an object in a list of mixed kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
@@ -42,6 +52,8 @@ pub struct Head<'a> {
     pub kind: &'a str,
     /// `metadata.name`.
     pub name: &'a str,
+    /// `metadata.namespace`, empty where there is none.
+    pub namespace: &'a str,
     /// The labels `k8s-app` and `component`.
     pub app: Option<&'a str>,
     /// See `app`.
@@ -49,9 +61,11 @@ pub struct Head<'a> {
 }
 
 impl ObservedKind {
-    /// All kinds, in the order in which they are read: a Node is read after its CiliumNode, so that a block which moves
-    /// from the one to the other in between is seen twice rather than not at all.
-    pub const ALL: [ObservedKind; 8] = [
+    /// All kinds, in the order in which they are read: the claims first, so that a claim which is gone is seen as the object that it
+    /// became; a Node after its CiliumNode, so that a block which moves from the one to the other in between is seen twice
+    /// rather than not at all.
+    pub const ALL: [ObservedKind; 9] = [
+        ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
         ObservedKind::CiliumNodeDefinition,
@@ -66,7 +80,7 @@ impl ObservedKind {
     pub fn resource(self) -> &'static str {
         match self {
             ObservedKind::CiliumDaemonSet => "daemonsets.apps",
-            ObservedKind::CiliumConfig => "configmaps",
+            ObservedKind::Claims | ObservedKind::CiliumConfig => "configmaps",
             ObservedKind::CiliumNodeDefinition => "customresourcedefinitions.apiextensions.k8s.io",
             ObservedKind::ControllerManagerPod => "pods",
             ObservedKind::ServiceCidr => "servicecidrs.networking.k8s.io",
@@ -80,7 +94,7 @@ impl ObservedKind {
     pub fn api_version_and_kind(self) -> (&'static str, &'static str) {
         match self {
             ObservedKind::CiliumDaemonSet => ("apps/v1", "DaemonSet"),
-            ObservedKind::CiliumConfig => ("v1", "ConfigMap"),
+            ObservedKind::Claims | ObservedKind::CiliumConfig => ("v1", "ConfigMap"),
             ObservedKind::CiliumNodeDefinition => ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             ObservedKind::ControllerManagerPod => ("v1", "Pod"),
             ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
@@ -97,6 +111,10 @@ impl ObservedKind {
             ObservedKind::CiliumDaemonSet => {
                 (one("/apis/apps/v1/daemonsets"), vec![("labelSelector", "k8s-app=cilium")])
             }
+            ObservedKind::Claims => (
+                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps")],
+                vec![("fieldSelector", "metadata.name=cilium-ipam-claims")],
+            ),
             ObservedKind::CiliumConfig => (
                 vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
                 vec![("fieldSelector", "metadata.name=cilium-config")],
@@ -131,6 +149,9 @@ impl ObservedKind {
             ("cilium.io", "CiliumLoadBalancerIPPool") => Some(ObservedKind::LoadBalancerPool),
             ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
             ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),
+            ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::Claims)
+            }
             ("apps", "DaemonSet") if head.app == Some("cilium") => Some(ObservedKind::CiliumDaemonSet),
             ("", "Pod") if head.component == Some("kube-controller-manager") => {
                 Some(ObservedKind::ControllerManagerPod)

@@ -4,6 +4,7 @@
 //! ([`BlindSpot`]), and what cannot be understood is kept as unreadable rather than dropped.
 
 mod cilium;
+mod claimed;
 mod holding;
 mod kind;
 mod read;
@@ -14,12 +15,15 @@ mod view;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use jiff::Timestamp;
+
 use crate::model::{Finding, Labels, NodeName, PerFamily};
 use crate::net::{Block, Family, Range};
 
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
+pub use claimed::{KeptClaims, ObjectVersion};
 pub use holding::{Holding, HoldingField, Reading};
-pub use kind::{Head, ObservedKind, Query};
+pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use read::{Definition, ReadError, Reader};
 pub use slim::slim;
 
@@ -32,6 +36,12 @@ pub const OLD_ANNOTATION_IPV4: &str = "io.cilium.network.ipv4-pod-cidr";
 /// See [`OLD_ANNOTATION_IPV4`].
 pub const OLD_ANNOTATION_IPV6: &str = "io.cilium.network.ipv6-pod-cidr";
 
+/// All of them.
+pub const ANNOTATION_KEYS: [&str; 4] = [ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6];
+
+/// On a Node: `"true"` protects it, whatever the files say.
+pub const PROTECTED_ANNOTATION: &str = "cilium-ipam.io/protected";
+
 /// Everything that was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
@@ -39,6 +49,10 @@ pub struct Observed {
     pub nodes: BTreeMap<NodeName, Node>,
     /// The CiliumNodes.
     pub cilium_nodes: BTreeMap<NodeName, CiliumNode>,
+    /// When it was seen, by the clock of whoever looked.
+    pub at: Timestamp,
+    /// The claims.
+    pub claims: KeptClaims,
     /// Cilium's version and settings.
     pub cilium: Cilium,
     /// Blocks of objects that could not be attributed to a node.
@@ -104,10 +118,22 @@ pub struct Node {
     pub unreadable_spec: Option<String>,
     /// What is wrong with an annotation, when Cilium could not use it.
     pub unreadable_annotation: Option<String>,
+    /// Whether the Node protects itself.
+    pub protection: Protection,
     /// Addresses of the machine.
     pub addresses: Vec<IpAddr>,
     /// Who wrote the pod-CIDR fields.
     pub authors: Vec<Author>,
+}
+
+/// Whether a Node carries [`PROTECTED_ANNOTATION`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protection {
+    /// It does.
+    Protected,
+    /// It does not.
+    #[default]
+    None,
 }
 
 /// Who wrote a pod-CIDR field, from `metadata.managedFields`.

@@ -1,5 +1,6 @@
 //! From raw JSON objects to [`Observed`], one object at a time.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
@@ -9,7 +10,7 @@ use super::view::{
     CiliumNodeView, ConfigMapView, Container, DefinitionView, LoadBalancerBlock, LoadBalancerPoolView, NodeView,
     ServiceCidrView, WorkloadView,
 };
-use super::{BlindSpot, Cilium, CiliumNode, Evidence, NodeCidrAllocation, Observed};
+use super::{BlindSpot, Cilium, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, Observed};
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use crate::net::{Block, Range};
 
@@ -37,17 +38,17 @@ pub enum Definition {
 
 /// An object that is not what its kind says.
 #[derive(Debug, thiserror::Error)]
-#[error("{resource} `{name}` cannot be read: {source}")]
+#[error("{resource} `{name}` cannot be read: {why}")]
 pub struct ReadError {
     resource: &'static str,
     name: String,
-    source: serde_json::Error,
+    why: String,
 }
 
 impl ReadError {
     /// An object of that kind could not be read from this text.
-    pub fn new(kind: ObservedKind, json: &str, source: serde_json::Error) -> ReadError {
-        ReadError { resource: kind.resource(), name: name_of(json), source }
+    pub fn new(kind: ObservedKind, json: &str, why: &dyn std::error::Error) -> ReadError {
+        ReadError { resource: kind.resource(), name: name_of(json), why: why.to_string() }
     }
 }
 
@@ -58,6 +59,11 @@ impl Reader {
     /// JSON that is not an object of that kind. Addresses that make no sense are not an error but a finding.
     pub fn object(&mut self, kind: ObservedKind, json: &str) -> Result<(), ReadError> {
         let outcome = match kind {
+            ObservedKind::Claims => {
+                let claims = parse(json).map_err(|error| ReadError::new(kind, json, &error))?;
+                self.observed.claims = KeptClaims::read(&claims).map_err(|error| ReadError::new(kind, json, &error))?;
+                Ok(())
+            }
             ObservedKind::Node => parse(json).map(|view| self.node(&view)),
             ObservedKind::CiliumNode => parse(json).map(|view| self.cilium_node(&view)),
             ObservedKind::ServiceCidr => parse(json).map(|view| self.service_cidr(&view)),
@@ -67,7 +73,7 @@ impl Reader {
             ObservedKind::ControllerManagerPod => parse(json).map(|view| self.controller_manager(&view)),
             ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
         };
-        outcome.map_err(|source| ReadError::new(kind, json, source))
+        outcome.map_err(|error| ReadError::new(kind, json, &error))
     }
 
     /// Notes that a kind could not be read.
@@ -85,8 +91,9 @@ impl Reader {
         self.definition
     }
 
-    /// Everything that was read.
-    pub fn finish(mut self) -> Observed {
+    /// Everything that was read, at this time.
+    pub fn finish(mut self, at: Timestamp) -> Observed {
+        self.observed.at = at;
         self.versions.sort();
         let version = self.versions.first().map(|(evidence, version)| (*version, *evidence));
         if let Some(finding) = self.version_conflict() {

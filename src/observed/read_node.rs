@@ -1,7 +1,7 @@
 //! From the wire view of a Node to what it shows, with the meaning that Cilium's ParseNode gives it.
 
 use super::view::{ManagedFields, NodeSpec, NodeView, PodCidrAnnotations};
-use super::{Author, HoldingField, Node};
+use super::{Author, HoldingField, Node, Protection};
 use crate::model::PerFamily;
 use crate::net::{Block, Family};
 
@@ -28,6 +28,10 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
         shown,
         unreadable_spec,
         unreadable_annotation,
+        protection: match annotations.protected.as_deref() {
+            Some("true") => Protection::Protected,
+            _ => Protection::None,
+        },
         addresses: view.status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect(),
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };

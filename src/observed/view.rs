@@ -55,6 +55,8 @@ pub(super) struct PodCidrAnnotations<'a> {
     pub old_ipv4: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "io.cilium.network.ipv6-pod-cidr")]
     pub old_ipv6: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "cilium-ipam.io/protected")]
+    pub protected: Option<Cow<'a, str>>,
 }
 
 impl PodCidrAnnotations<'_> {
@@ -209,8 +211,13 @@ pub(super) struct ConfigMapView {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ConfigMapMetadata {
     pub namespace: Option<String>,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
 }
 
 impl ConfigMapView {

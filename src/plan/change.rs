@@ -1,11 +1,11 @@
 //! The parts of a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::model::{IpamMode, NodeName, Origin, PoolName, WritePath};
 use crate::net::{Block, Family};
-use crate::observed::HoldingField;
+use crate::observed::{HoldingField, ObjectVersion};
 
 /// What a change does to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +14,8 @@ pub enum Action {
     Assign,
     /// The node keeps its block, and it is written where the running Cilium reads it.
     Update,
+    /// The node loses its block.
+    Release,
 }
 
 /// What a change means for workloads.
@@ -23,6 +25,8 @@ pub enum Hazard {
     None,
     /// The agent of the node must be restarted before it takes effect.
     Disruptive,
+    /// Pods may run on what is taken away.
+    Destructive,
 }
 
 /// The write, field by field.
@@ -35,8 +39,8 @@ pub enum Edit {
     },
     /// Annotations by key.
     NodeAnnotations {
-        /// The annotations to set; others are left alone.
-        values: BTreeMap<&'static str, Block>,
+        /// The annotations to set, or to remove; others are left alone.
+        values: BTreeMap<&'static str, Option<Block>>,
     },
 }
 
@@ -48,15 +52,14 @@ impl Edit {
             Edit::NodeAnnotations { .. } => WritePath::NodeAnnotation,
         }
     }
-}
 
-/// The object that was seen; a write must fail when it is another one by now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guard {
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
+    /// The blocks that the written fields will show.
+    pub fn blocks(&self) -> BTreeSet<Block> {
+        match self {
+            Edit::NodeSpec { pod_cidrs } => pod_cidrs.iter().copied().collect(),
+            Edit::NodeAnnotations { values } => values.values().flatten().copied().collect(),
+        }
+    }
 }
 
 /// A better pool that was not used.
@@ -85,6 +88,8 @@ pub enum Reason {
         /// The field that shows it.
         field: HoldingField,
     },
+    /// An undo plan says so.
+    Undo,
 }
 
 /// One change of one node.
@@ -102,12 +107,14 @@ pub struct Change {
     pub after: Vec<Block>,
     /// The write.
     pub edit: Edit,
+    /// The write that takes it back; `None` where that cannot be done.
+    pub undo: Option<Edit>,
     /// Why.
     pub reason: Reason,
     /// What it means for workloads.
     pub hazard: Hazard,
-    /// The object that was seen.
-    pub guard: Guard,
+    /// The object that was seen; the write must fail when it is another one by now.
+    pub guard: ObjectVersion,
     /// The pin or the pool in the files.
     pub origin: Option<Origin>,
 }
@@ -158,6 +165,8 @@ pub enum BlockedReason {
     HeldTwice(Block, NodeName),
     /// The block that the node shows overlaps addresses that something else uses.
     HeldNotFree(Block),
+    /// The block is claimed for another node, or rests after it.
+    SpokenFor(Block, NodeName),
     /// The pinned block is held by another node.
     PinHeldBy(Block, NodeName),
     /// The pinned block overlaps an address that something else uses.
@@ -171,6 +180,8 @@ pub enum BlockedReason {
     },
     /// The pool of the pin is disabled.
     PinPoolDisabled(PoolName),
+    /// What was written to `spec.podCIDRs` stays.
+    CannotBeUndone(Vec<Block>),
 }
 
 impl fmt::Display for BlockedReason {
@@ -223,12 +234,22 @@ impl fmt::Display for BlockedReason {
             BlockedReason::HeldNotFree(block) => {
                 write!(f, "it shows {block}, which overlaps addresses that something else uses")
             }
+            BlockedReason::SpokenFor(block, node) => {
+                write!(
+                    f,
+                    "{block} is claimed for node {node} by an apply that has not finished, or rests after that node"
+                )
+            }
             BlockedReason::PinHeldBy(block, node) => write!(f, "its pinned block {block} is held by node {node}"),
             BlockedReason::PinNotFree(block) => {
                 write!(f, "its pinned block {block} overlaps addresses that something else uses")
             }
             BlockedReason::PinWouldMove { pinned, held } => {
                 write!(f, "it is pinned to {pinned} but holds {held}, and a held block never moves by itself")
+            }
+            BlockedReason::CannotBeUndone(blocks) => {
+                let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+                write!(f, "it keeps {}: spec.podCIDRs is write-once", blocks.join(" "))
             }
             BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
         }
@@ -256,9 +277,11 @@ impl BlockedReason {
             BlockedReason::PinFamilyOff(family) => format!("switch {family} on in cilium-config, or take the block out of the pin"),
             BlockedReason::HeldTwice(..) => "find out which of the two has pods in it, and clear the field of the other one".into(),
             BlockedReason::HeldNotFree(_) => "clear the field, and the node gets a block of its pool".into(),
+            BlockedReason::SpokenFor(..) => "wait for the other apply, or until the block has rested (`quarantine` in the Policy), and plan again".into(),
             BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),
             BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
             BlockedReason::PinWouldMove { .. } => "drain the node and re-create its Node object, or pin the block that it holds".into(),
+            BlockedReason::CannotBeUndone(_) => "drain the node and re-create its Node object".into(),
             BlockedReason::PinPoolDisabled(_) => "enable the pool, or pin a block of another pool".into(),
         }
     }

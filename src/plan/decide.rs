@@ -5,27 +5,30 @@ use std::sync::Arc;
 
 use super::candidates::Candidates;
 use super::change::Blocked;
+use super::limits::refusals;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
 use super::{Plan, digest, drift, pins};
 use crate::alloc::{Demand, Giving, Outcome, PoolSupply, Shortfall, Supply, allocate};
 use crate::check;
+use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
-use crate::model::{Finding, ObjectRef, PerFamily, Rule, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, PerFamily, Rule, Severity};
 use crate::net::{Block, Family, Range, merge};
 use crate::observed::{FamilyUse, Holding, Node, Observed};
 
 /// Plans. `file_findings` are what lowering and the checks of the files gave; with an error among them there is nothing
 /// to plan from, and the caller must not call this.
 pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>) -> Plan {
-    let mut planner = Planner { desired, observed, supply: supply(desired), plan: Plan::default() };
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let mut planner = Planner { desired, observed, claims: &claims, supply: supply(desired), plan: Plan::default() };
     planner.plan.findings = file_findings;
     planner.plan.findings.extend(check::cluster(desired, observed));
     let foreign = foreign_ranges(desired, observed);
-    let others = Others::new(observed, &foreign);
+    let others = Others::new(observed, &foreign, &claims);
     let nodes = nodes_in_order(observed);
     let pinned = planner.pinned(&nodes, &others);
-    let outcomes = planner.allocate(&nodes, &pinned, foreign);
+    let outcomes = planner.allocate(&nodes, &pinned, &others, foreign);
     planner.decide(&nodes, &pinned, &others, outcomes);
     planner.finish()
 }
@@ -63,6 +66,7 @@ fn nodes_in_order(observed: &Observed) -> Vec<&Node> {
 struct Planner<'p> {
     desired: &'p Desired,
     observed: &'p Observed,
+    claims: &'p Claims,
     supply: Supply,
     plan: Plan,
 }
@@ -80,15 +84,27 @@ impl<'p> Planner<'p> {
     }
 
     /// One outcome for each node: what the pools give it besides what it holds and what it is pinned to.
-    fn allocate(&mut self, nodes: &[&Node], pinned: &PinnedNodes<'_>, foreign: Vec<Range>) -> Vec<Outcome> {
+    fn allocate(
+        &mut self,
+        nodes: &[&Node],
+        pinned: &PinnedNodes<'_>,
+        others: &Others<'_>,
+        foreign: Vec<Range>,
+    ) -> Vec<Outcome> {
         let mut candidates = Candidates::new(self.desired, &self.supply);
-        let demand = |node: &&Node| self.demand(node, pinned.get(node.name.as_str()), &mut candidates);
+        let pins = pins::blocks(&self.desired.pins);
+        let reserved: Vec<Range> = self.desired.pools.values().flat_map(|pool| pool.reserved.iter().copied()).collect();
+        let never: Vec<Range> = pins.iter().map(|block| block.range()).chain(reserved.iter().copied()).collect();
+        let mut kept = self.kept(others, &never);
+        let demand = |node: &&Node| {
+            let kept = kept.remove(&node.name).unwrap_or_default();
+            self.demand(node, pinned.get(node.name.as_str()), &mut candidates, kept)
+        };
         let demands: Vec<Demand> = nodes.iter().map(demand).collect();
         self.plan.findings.extend(candidates.ties(self.desired));
-        let reserved = self.desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
         let shown = self.observed.shown_blocks().map(|(_, block)| block.range());
-        let taken: Vec<Range> = foreign.into_iter().chain(reserved).chain(shown).collect();
-        let allocation = allocate(&mut self.supply, &taken, &pins::blocks(&self.desired.pins), &demands);
+        let taken: Vec<Range> = foreign.into_iter().chain(reserved).chain(shown).chain(self.claims.ranges()).collect();
+        let allocation = allocate(&mut self.supply, &taken, &pins, &demands);
         for shortfall in &allocation.shortfalls {
             let finding = self.shortfall(shortfall);
             self.plan.findings.push(finding);
@@ -96,7 +112,13 @@ impl<'p> Planner<'p> {
         allocation.outcomes
     }
 
-    fn demand(&self, node: &Node, pinned: Option<&Pinned>, candidates: &mut Candidates<'_>) -> Demand {
+    fn demand(
+        &self,
+        node: &Node,
+        pinned: Option<&Pinned>,
+        candidates: &mut Candidates<'_>,
+        kept: Vec<Block>,
+    ) -> Demand {
         let held = self.observed.holds(node);
         let mut families: Vec<Family> = Family::BOTH.into();
         families.retain(|family| held.get(*family).is_none() && self.observed.cilium.use_of(*family) != FamilyUse::Off);
@@ -114,7 +136,19 @@ impl<'p> Planner<'p> {
         }
         let is_required = |family: &Family| self.observed.cilium.use_of(*family) == FamilyUse::Required;
         let required = families.iter().copied().filter(is_required).collect();
-        Demand { node: node.name.clone(), families, required, candidates: pools }
+        Demand { node: node.name.clone(), families, required, candidates: pools, kept }
+    }
+
+    /// What is claimed for each node or rests after it, as far as it may have it; what is in `never` it may not.
+    fn kept(&self, others: &Others<'_>, never: &[Range]) -> BTreeMap<&'p NodeName, Vec<Block>> {
+        let mut kept: BTreeMap<&NodeName, Vec<Block>> = BTreeMap::new();
+        for (block, node) in self.claims.held() {
+            let is_free = others.holder(block, node).is_none() && !others.uses(block);
+            if is_free && !never.iter().any(|range| range.overlaps(&block.range())) {
+                kept.entry(node).or_default().push(block);
+            }
+        }
+        kept
     }
 
     /// The pool of what a node holds, when it has the other family too: a pool's dual-stack blocks stay pairs.
@@ -160,6 +194,7 @@ impl<'p> Planner<'p> {
         self.plan.blocked.sort_by(|a, b| a.node.cmp(&b.node));
         self.plan.drift.sort();
         self.plan.unchanged.sort();
+        self.plan.refusals = refusals(&self.plan.changes, self.desired, self.observed);
         self.plan.desired_digest = digest::of_desired(self.desired);
         self.plan
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::desired::{Desired, PoolState};
+use crate::desired::{Desired, Policy, PoolState, Protected};
 use crate::model::WritePathChoice;
 use crate::net::Range;
 
@@ -46,11 +46,25 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         WritePathChoice::Auto => "auto",
         WritePathChoice::Forced(path) => path.as_str(),
     };
+    let Policy {
+        origin: _,
+        write_path: _,
+        excluded,
+        own_address_space,
+        quarantine,
+        limits,
+        failure_domain,
+        protected: Protected { nodes, pools },
+    } = &desired.policy;
+    let limits: Vec<String> = limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let protected = (nodes.iter().map(ToString::to_string)).chain(pools.iter().map(|pool| format!("pool:{pool}")));
     let _ = writeln!(
         text,
-        "policy {write_path} [{}] [{}]",
-        ranges(&desired.policy.excluded),
-        ranges(&desired.policy.own_address_space)
+        "policy {write_path} [{}] [{}] {quarantine} {failure_domain:?} [{}] [{}]",
+        ranges(excluded),
+        ranges(own_address_space),
+        limits.join(" "),
+        protected.collect::<Vec<_>>().join(" ")
     );
     of_text(&text)
 }

@@ -7,25 +7,32 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{Action, Blocked, Change, Drift, Edit, Hazard, Reason};
+use super::change::{Action, Change};
 use super::{Plan, digest};
-use crate::model::{Finding, Origin};
-use crate::net::Block;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.0";
+pub const FORMAT_VERSION: &str = "1.1";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDocument {
     /// See [`FORMAT_VERSION`].
     pub format_version: String,
-    /// SHA-256 over the changes, without what may differ harmlessly: resourceVersions, places, reasons.
+    /// What it is made from.
+    #[serde(default)]
+    pub intent: Intent,
+    /// SHA-256 over the changes and waivers, without what may differ harmlessly: resourceVersions, places, reasons.
     pub digest: String,
     /// The files that it was made from.
     pub source: SourceDocument,
     /// Counts.
     pub summary: Summary,
+    /// Limits that it may exceed.
+    #[serde(default)]
+    pub waivers: Vec<String>,
+    /// Why it may not be applied.
+    #[serde(default)]
+    pub refusals: Vec<RefusalDocument>,
     /// What would be done.
     pub changes: Vec<ChangeDocument>,
     /// What must wait.
@@ -34,6 +41,17 @@ pub struct PlanDocument {
     pub drift: Vec<DriftDocument>,
     /// Results of the checks.
     pub findings: Vec<FindingDocument>,
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Intent {
+    /// The files.
+    #[default]
+    Files,
+    /// An earlier apply, which it takes back.
+    Undo,
 }
 
 /// The files of a plan.
@@ -62,6 +80,9 @@ pub struct Summary {
     pub blocked: usize,
     /// Nodes that have what they should have.
     pub unchanged: usize,
+    /// Changes that cannot be taken back.
+    #[serde(default)]
+    pub irreversible: usize,
 }
 
 /// A place in the files.
@@ -81,7 +102,7 @@ pub struct OriginDocument {
 /// A change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDocument {
-    /// `assign` or `update`.
+    /// `assign`, `update` or `release`.
     pub action: String,
     /// Kind of the object.
     pub kind: String,
@@ -97,10 +118,13 @@ pub struct ChangeDocument {
     pub pool: Option<String>,
     /// Why, for people.
     pub reason: String,
-    /// `none` or `disruptive`.
+    /// `none`, `disruptive` or `destructive`.
     pub hazard: String,
     /// The fields that are set.
     pub edit: EditDocument,
+    /// The fields that would be set to take it back; absent where that cannot be done.
+    #[serde(default)]
+    pub undo: Option<EditDocument>,
     /// The object that was seen.
     pub guard: GuardDocument,
     /// The pin or the pool.
@@ -113,9 +137,9 @@ pub enum EditDocument {
     /// `spec.podCIDR` is the first, `spec.podCIDRs` all.
     #[serde(rename = "spec.podCIDRs")]
     NodeSpec(Vec<String>),
-    /// Annotations by key.
+    /// Annotations by key; `null` removes one.
     #[serde(rename = "metadata.annotations")]
-    NodeAnnotations(BTreeMap<String, String>),
+    NodeAnnotations(BTreeMap<String, Option<String>>),
 }
 
 /// The object that was seen.
@@ -140,6 +164,19 @@ pub struct BlockedDocument {
     pub unblock: String,
     /// The pin.
     pub origin: Option<OriginDocument>,
+}
+
+/// Why a plan may not be applied, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalDocument {
+    /// Stable code.
+    pub rule: String,
+    /// What is refused.
+    pub message: String,
+    /// The way out.
+    pub help: String,
+    /// The limit that would have to be waived.
+    pub waiver: Option<String>,
 }
 
 /// Drift as JSON.
@@ -199,12 +236,14 @@ impl PlanDocument {
     /// The plan as a document; `directory` is where the files are, as it was given.
     pub fn new(plan: &Plan, directory: &str) -> PlanDocument {
         // Every field is named, so that a new one cannot be forgotten here.
-        let Plan { changes, blocked, drift, findings, unchanged, desired_digest } = plan;
+        let Plan { changes, waivers, refusals, blocked, drift, findings, unchanged, desired_digest } = plan;
         let changes: Vec<ChangeDocument> = changes.iter().map(ChangeDocument::from).collect();
         let count = |action: Action| plan.changes.iter().filter(|change| change.action == action).count();
+        let refused = refusals.iter().filter(|refusal| !refusal.waiver.is_some_and(|name| waivers.contains(&name)));
         PlanDocument {
             format_version: FORMAT_VERSION.to_owned(),
-            digest: digest_of(&changes),
+            intent: Intent::Files,
+            digest: String::new(),
             source: SourceDocument { directory: directory.to_owned(), digest: desired_digest.clone() },
             summary: Summary {
                 assign: count(Action::Assign),
@@ -212,14 +251,39 @@ impl PlanDocument {
                 moved: plan.changes.iter().filter(|change| change.moves_a_block()).count(),
                 blocked: blocked.len(),
                 unchanged: unchanged.len(),
-                release: 0,
+                release: count(Action::Release),
                 delete: 0,
+                irreversible: changes.iter().filter(|change| change.undo.is_none()).count(),
             },
+            waivers: waivers.iter().map(ToString::to_string).collect(),
+            refusals: refused.map(RefusalDocument::from).collect(),
             changes,
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
             drift: drift.iter().map(DriftDocument::from).collect(),
             findings: findings.iter().map(FindingDocument::from).collect(),
         }
+        .sealed()
+    }
+
+    /// With the digest of what it says.
+    pub(super) fn sealed(mut self) -> PlanDocument {
+        self.digest = self.own_digest();
+        self
+    }
+
+    fn own_digest(&self) -> String {
+        let mut text = match self.intent {
+            Intent::Files => String::new(),
+            Intent::Undo => "undo\n".to_owned(),
+        };
+        for waiver in &self.waivers {
+            text.push_str(&format!("waiver {waiver:?}\n"));
+        }
+        for change in &self.changes {
+            text.push_str(&change.identity());
+            text.push('\n');
+        }
+        digest::of_text(&text)
     }
 
     /// Reads a saved plan.
@@ -237,24 +301,15 @@ impl PlanDocument {
             return Err(PlanFileError::Version(format_version.escape_debug().to_string()));
         }
         let document: PlanDocument = serde_json::from_str(json)?;
-        if digest_of(&document.changes) == document.digest { Ok(document) } else { Err(PlanFileError::Digest) }
+        if document.own_digest() == document.digest { Ok(document) } else { Err(PlanFileError::Digest) }
     }
 }
 
 impl Change {
     /// Whether a block that the written field shows is replaced by another one.
     fn moves_a_block(&self) -> bool {
-        self.before.iter().any(|before| !self.after.contains(before))
+        !self.after.is_empty() && self.before.iter().any(|before| !self.after.contains(before))
     }
-}
-
-fn digest_of(changes: &[ChangeDocument]) -> String {
-    let mut text = String::new();
-    for change in changes {
-        text.push_str(&change.identity());
-        text.push('\n');
-    }
-    digest::of_text(&text)
 }
 
 impl ChangeDocument {
@@ -271,121 +326,10 @@ impl ChangeDocument {
             reason: _,
             hazard,
             edit,
+            undo,
             guard,
             origin: _,
         } = self;
-        format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, &guard.uid))
-    }
-}
-
-fn texts(blocks: &[Block]) -> Vec<String> {
-    blocks.iter().map(ToString::to_string).collect()
-}
-
-impl From<&Origin> for OriginDocument {
-    fn from(origin: &Origin) -> OriginDocument {
-        OriginDocument { file: origin.file.to_string(), line: origin.line, column: origin.column, snippet: None }
-    }
-}
-
-impl From<&Change> for ChangeDocument {
-    fn from(change: &Change) -> ChangeDocument {
-        ChangeDocument {
-            action: match change.action {
-                Action::Assign => "assign",
-                Action::Update => "update",
-            }
-            .to_owned(),
-            kind: "Node".to_owned(),
-            name: change.node.to_string(),
-            write_path: change.edit.write_path().to_string(),
-            before: texts(&change.before),
-            after: texts(&change.after),
-            pool: change.pool.as_ref().map(ToString::to_string),
-            reason: reason_text(change),
-            hazard: match change.hazard {
-                Hazard::None => "none",
-                Hazard::Disruptive => "disruptive",
-            }
-            .to_owned(),
-            edit: match &change.edit {
-                Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
-                Edit::NodeAnnotations { values } => EditDocument::NodeAnnotations(
-                    values.iter().map(|(key, block)| ((*key).to_owned(), block.to_string())).collect(),
-                ),
-            },
-            guard: GuardDocument {
-                uid: change.guard.uid.clone(),
-                resource_version: change.guard.resource_version.clone(),
-            },
-            origin: change.origin.as_ref().map(OriginDocument::from),
-        }
-    }
-}
-
-fn reason_text(change: &Change) -> String {
-    let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
-    let restart = match change.hazard {
-        Hazard::None => "",
-        Hazard::Disruptive => "; takes effect after the agent restarts",
-    };
-    let why = match &change.reason {
-        Reason::Pinned => {
-            format!("pinned{}", change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default())
-        }
-        Reason::PinnedInPart => {
-            let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
-            format!("one family pinned{place}, the other the lowest free block{pool}")
-        }
-        Reason::LowestFree { passed_over } if passed_over.is_empty() => format!("lowest free block{pool}"),
-        Reason::LowestFree { passed_over } => {
-            let better: Vec<String> = passed_over.iter().map(|pool| format!("{} {}", pool.pool, pool.why)).collect();
-            format!("lowest free block{pool} ({})", better.join(", "))
-        }
-        Reason::HeldElsewhere { field } => {
-            format!("held already, but only in {field}, which this Cilium does not read")
-        }
-    };
-    why + restart
-}
-
-impl From<&Blocked> for BlockedDocument {
-    fn from(blocked: &Blocked) -> BlockedDocument {
-        BlockedDocument {
-            kind: "Node".to_owned(),
-            name: blocked.node.to_string(),
-            reason: blocked.reason.to_string(),
-            unblock: blocked.reason.unblock(),
-            origin: blocked.origin.as_ref().map(OriginDocument::from),
-        }
-    }
-}
-
-impl From<&Drift> for DriftDocument {
-    fn from(drift: &Drift) -> DriftDocument {
-        let (manager, time) = drift.author.clone().unzip();
-        DriftDocument {
-            kind: "Node".to_owned(),
-            name: drift.node.to_string(),
-            field: drift.field.to_string(),
-            expected: drift.expected.to_string(),
-            seen: drift.seen.to_string(),
-            manager,
-            time,
-        }
-    }
-}
-
-impl From<&Finding> for FindingDocument {
-    fn from(finding: &Finding) -> FindingDocument {
-        FindingDocument {
-            severity: finding.severity.to_string(),
-            rule: finding.rule.to_string(),
-            subject: finding.subject.as_ref().map(ToString::to_string),
-            message: finding.message.clone(),
-            help: finding.help.clone(),
-            origin: finding.origin.as_ref().map(OriginDocument::from),
-            related: finding.related.iter().map(|label| OriginDocument::from(&label.origin)).collect(),
-        }
+        format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, undo, &guard.uid))
     }
 }

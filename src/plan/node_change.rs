@@ -1,13 +1,14 @@
 //! What becomes of one node: nothing, a change, or the reason why a change must wait.
 
-use super::change::{Action, BlockedReason, Change, Edit, Guard, Hazard, PassedOverPool, Reason};
+use super::change::{Action, BlockedReason, Change, Edit, Hazard, PassedOverPool, Reason};
 use super::pins::{Others, PinOutcome};
+use super::undo;
 use super::write_path::{Paths, Route};
 use crate::alloc::{Assigned, Outcome, PassedOver, PoolId, Supply};
 use crate::desired::Desired;
 use crate::model::{Origin, PerFamily, PoolName};
 use crate::net::{Block, Family};
-use crate::observed::{FamilyUse, Holding, Node, Observed, Reading};
+use crate::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed, Reading};
 
 /// A node with a pin.
 pub(super) struct Pinned {
@@ -114,9 +115,11 @@ impl<'p> NodeChanges<'p> {
         let source = source.unwrap_or_else(|| self.source_of_held(held));
         let (before, after) = before_and_after(node, &edit);
         let hazard = self.hazard(node, held, blocks);
-        let guard = Guard { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
+        let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
         let Source { pool, origin, reason } = source;
-        Ok(Some(Change { action, node: node.name.clone(), pool, before, after, edit, reason, hazard, guard, origin }))
+        let undo = undo::inverse(node, &edit);
+        let node = node.name.clone();
+        Ok(Some(Change { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin }))
     }
 
     /// A held block that nobody reads yet may be wrong: it becomes real by being written, so it must be free of others like a
@@ -125,6 +128,9 @@ impl<'p> NodeChanges<'p> {
         for block in held.iter().filter(|holding| holding.reading == Reading::NotRead).map(|holding| holding.block) {
             if let Some(other) = self.others.holder(block, &node.name) {
                 return Err(BlockedReason::HeldTwice(block, other.clone()));
+            }
+            if let Some(other) = self.others.claimant(block, &node.name) {
+                return Err(BlockedReason::SpokenFor(block, other.clone()));
             }
             if self.others.uses(block) {
                 return Err(BlockedReason::HeldNotFree(block));
@@ -182,7 +188,7 @@ fn before_and_after(node: &Node, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
     match edit {
         Edit::NodeSpec { pod_cidrs } => (node.spec.iter().copied().collect(), pod_cidrs.clone()),
         Edit::NodeAnnotations { values } => {
-            let after: PerFamily<Block> = values.values().copied().collect();
+            let after: PerFamily<Block> = values.values().flatten().copied().collect();
             let shown = |family: Family| node.annotated(family).map(|(block, _)| block);
             (after.families().filter_map(shown).collect(), after.iter().copied().collect())
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::change::BlockedReason;
+use crate::claims::Claims;
 use crate::desired::{Desired, Pin, PoolState};
 use crate::model::{NodeName, PerFamily};
 use crate::net::{Block, Range, RangeIndex};
@@ -19,14 +20,24 @@ pub(super) enum PinOutcome {
 
 /// Answers who else uses an address.
 pub(super) struct Others<'o> {
+    claimed: RangeIndex<&'o NodeName>,
     shown: RangeIndex<&'o NodeName>,
     foreign: RangeIndex<()>,
 }
 
 impl<'o> Others<'o> {
-    pub(super) fn new(observed: &'o Observed, foreign: &[Range]) -> Others<'o> {
+    pub(super) fn new(observed: &'o Observed, foreign: &[Range], claims: &'o Claims) -> Others<'o> {
         let shown = observed.shown_blocks().map(|(node, block)| (block.range(), node));
-        Others { shown: RangeIndex::new(shown), foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))) }
+        Others {
+            claimed: RangeIndex::new(claims.held().map(|(block, node)| (block.range(), node))),
+            shown: RangeIndex::new(shown),
+            foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))),
+        }
+    }
+
+    /// Another node that an overlapping block is claimed for, or after which one rests.
+    pub(super) fn claimant(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
+        self.claimed.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
     }
 
     /// Another node that shows an overlapping block.
@@ -70,6 +81,9 @@ pub(super) fn outcome(
 fn obstacle(pin: &Pin, block: Block, desired: &Desired, others: &Others<'_>) -> Option<BlockedReason> {
     if let Some(node) = others.holder(block, &pin.node) {
         return Some(BlockedReason::PinHeldBy(block, node.clone()));
+    }
+    if let Some(node) = others.claimant(block, &pin.node) {
+        return Some(BlockedReason::SpokenFor(block, node.clone()));
     }
     if others.uses(block) {
         return Some(BlockedReason::PinNotFree(block));

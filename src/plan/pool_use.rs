@@ -17,7 +17,7 @@ pub struct PoolUse<'d> {
     pub total: u128,
     /// Blocks that nodes hold or that are pinned.
     pub used: u128,
-    /// Blocks that are kept free of nodes: reserved, excluded, or used by something else.
+    /// Blocks that are kept free of nodes: reserved, excluded, claimed, resting, or used by something else.
     pub reserved: u128,
     /// Blocks that can be given.
     pub free: u128,
@@ -28,7 +28,8 @@ pub struct PoolUse<'d> {
 /// Use of every pool, by name and family.
 pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d>> {
     let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
-    let reserved = merge(foreign_ranges(desired, observed).into_iter().chain(reserved));
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let reserved = merge(foreign_ranges(desired, observed).into_iter().chain(reserved).chain(claims.ranges()));
     let shown: Vec<(&NodeName, Block)> = observed.shown_blocks().collect();
     let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().copied());
     let used: Vec<Range> = merge(shown.iter().map(|(_, block)| *block).chain(pinned).map(Block::range));

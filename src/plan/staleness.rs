@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::{Change, Plan};
 use crate::model::NodeName;
-use crate::net::Family;
 use crate::observed::Observed;
 
 /// A saved plan against a fresh one.
@@ -65,14 +64,15 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     let Some(node) = name.and_then(|name| observed.nodes.get(&name)).filter(|node| node.uid == saved.guard.uid) else {
         return false;
     };
-    let shown: Vec<String> = match &saved.edit {
-        EditDocument::NodeSpec(_) => node.spec.iter().map(ToString::to_string).collect(),
-        EditDocument::NodeAnnotations(_) => {
-            let shown = Family::BOTH.into_iter().filter_map(|family| node.annotated(family));
-            shown.map(|(block, _)| block.to_string()).collect()
+    match &saved.edit {
+        EditDocument::NodeSpec(blocks) => {
+            let shown: Vec<String> = node.spec.iter().map(ToString::to_string).collect();
+            blocks.iter().all(|block| shown.contains(block))
         }
-    };
-    saved.after.iter().all(|block| shown.contains(block))
+        EditDocument::NodeAnnotations(values) => {
+            values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)
+        }
+    }
 }
 
 fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> String {

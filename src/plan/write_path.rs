@@ -112,9 +112,9 @@ fn annotate(blocks: &[Block], keys: AnnotationKeys) -> Edit {
             Family::Ipv4 => (ANNOTATION_IPV4, OLD_ANNOTATION_IPV4),
             Family::Ipv6 => (ANNOTATION_IPV6, OLD_ANNOTATION_IPV6),
         };
-        values.insert(older, *block);
+        values.insert(older, Some(*block));
         if keys == AnnotationKeys::Both {
-            values.insert(newer, *block);
+            values.insert(newer, Some(*block));
         }
     }
     Edit::NodeAnnotations { values }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::text::{Paint, count, printable};
-use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, Summary};
+use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, Summary};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,23 @@ const SHOWN: usize = 20;
 /// The plan as text; findings are printed apart from it, as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
-    let PlanDocument { format_version: _, digest, source: _, summary, changes, blocked, drift, findings: _ } = plan;
+    let PlanDocument {
+        format_version: _,
+        intent: _,
+        digest,
+        source: _,
+        summary,
+        waivers,
+        refusals,
+        changes,
+        blocked,
+        drift,
+        findings: _,
+    } = plan;
     let mut text = headline(summary);
+    if !refusals.is_empty() {
+        text.push_str(&refused(refusals, detail));
+    }
     if !changes.is_empty() {
         text.push_str(&changes_by_pool(changes, detail));
     }
@@ -31,6 +46,13 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     if !drift.is_empty() {
         text.push_str(&drift_lines(drift, detail));
     }
+    if summary.irreversible > 0 {
+        let what = count(summary.irreversible, "change");
+        text.push_str(&format!("\n{what} cannot be undone: spec.podCIDRs is write-once.\n"));
+    }
+    if !waivers.is_empty() {
+        text.push_str(&format!("\nwaived: {}\n", printable(&waivers.join(", "))));
+    }
     if !changes.is_empty() {
         text.push_str(&Paint::Dim.on(&format!("\ndigest {}\n", &digest[..16])));
     }
@@ -39,7 +61,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
 
 /// `Plan: 3 to assign, …` or `No changes.`
 fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged } = summary;
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible: _ } = summary;
     let nodes = count(*unchanged, "node");
     if assign + release + update + delete == 0 {
         let text = match blocked {
@@ -80,7 +102,11 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
         };
         let (names, blocks) = (width(|change| change.name.clone()), width(values));
         for change in shown {
-            let (sign, paint) = if change.action == "assign" { ("+", Paint::Green) } else { ("~", Paint::Yellow) };
+            let (sign, paint) = match change.action.as_str() {
+                "assign" => ("+", Paint::Green),
+                "release" => ("-", Paint::Red),
+                _ => ("~", Paint::Yellow),
+            };
             let values = values(change);
             let line = format!(
                 "  {} {:names$}  {values:blocks$}  {:15}  {}",
@@ -98,12 +124,22 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
 }
 
 fn values(change: &ChangeDocument) -> String {
-    let after = change.after.join(" ");
+    let after = if change.after.is_empty() { "none".to_owned() } else { change.after.join(" ") };
     if change.before.is_empty() || change.before == change.after {
         after
     } else {
         format!("{} -> {after}", change.before.join(" "))
     }
+}
+
+fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
+    let mut text = format!("\n{}\n", Paint::Red.on("refused: it may not be applied as it is"));
+    let shown = &refusals[..refusals.len().min(limit(detail))];
+    for refusal in shown {
+        text.push_str(&format!("  {} {}\n", Paint::Red.on("!"), printable(&refusal.message)));
+        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(&refusal.help))));
+    }
+    text + &more(refusals.len() - shown.len())
 }
 
 fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {

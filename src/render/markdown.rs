@@ -3,19 +3,33 @@
 use std::collections::BTreeMap;
 
 use super::text::count;
-use crate::plan::{ChangeDocument, FindingDocument, PlanDocument, Summary};
+use crate::plan::{ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, Summary};
 
 const LIMIT: usize = 65_000;
 
 /// The plan as Markdown. Groups that no longer fit are named with their counts, never cut in the middle.
 pub fn markdown(plan: &PlanDocument) -> String {
-    let PlanDocument { format_version: _, digest, source, summary, changes, blocked, drift, findings } = plan;
+    let PlanDocument {
+        format_version: _,
+        intent: _,
+        digest,
+        source,
+        summary,
+        waivers,
+        refusals,
+        changes,
+        blocked,
+        drift,
+        findings,
+    } = plan;
     let mut page = Page { text: headline(summary), left_out: Vec::new() };
+    page.refusals(refusals);
     let mut pools: BTreeMap<&str, Vec<&ChangeDocument>> = BTreeMap::new();
     for change in changes {
         pools.entry(change.pool.as_deref().unwrap_or("(none)")).or_default().push(change);
     }
-    let tail = format!("\n`{}` · digest `{}`\n", cell(&source.directory), digest);
+    let waived = if waivers.is_empty() { String::new() } else { format!(" · waived {}", cell(&waivers.join(", "))) };
+    let tail = format!("\n`{}` · digest `{}`{waived}\n", cell(&source.directory), digest);
     page.findings(findings);
     for (pool, changes) in &pools {
         let rows: Vec<[String; 4]> = changes
@@ -53,10 +67,14 @@ pub fn markdown_findings(findings: &[FindingDocument]) -> String {
 }
 
 fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged } = summary;
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible } = summary;
+    let irreversible = match irreversible {
+        0 => String::new(),
+        changes => format!("\n\n{} cannot be undone: `spec.podCIDRs` is write-once", count(*changes, "change")),
+    };
     let title = if assign + release + update + delete == 0 { "No changes" } else { "Plan" };
     format!(
-        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged\n"
+        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged{irreversible}\n"
     )
 }
 
@@ -66,6 +84,18 @@ struct Page {
 }
 
 impl Page {
+    fn refusals(&mut self, refusals: &[RefusalDocument]) {
+        for (index, refusal) in refusals.iter().enumerate() {
+            let line = format!("\n- **refused** {}: {}; {}", refusal.rule, cell(&refusal.message), cell(&refusal.help));
+            if self.text.len() + line.len() > LIMIT / 4 {
+                self.left_out.push(count(refusals.len() - index, "refusal"));
+                break;
+            }
+            self.text.push_str(&line);
+        }
+        self.text.push('\n');
+    }
+
     fn findings(&mut self, findings: &[FindingDocument]) {
         for (index, finding) in findings.iter().enumerate() {
             let place = finding

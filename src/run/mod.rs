@@ -1,5 +1,7 @@
 //! Joins the rooms: files to [`Desired`], cluster to a plan, plan to outcomes. One path for every command.
 
+mod ledger;
+mod lock;
 mod settle;
 
 use std::path::Path;
@@ -9,10 +11,11 @@ use crate::cluster::{Cluster, ClusterError, observe};
 use crate::desired::{Desired, Documents, lower};
 use crate::model::{Finding, Severity};
 use crate::observed::Observed;
-use crate::plan::{Plan, plan};
+use crate::plan::{Intent, Plan, PlanDocument, plan, plan_undo};
 use crate::source::read_directory;
 
-pub use settle::{Applied, apply_until_settled};
+pub use lock::{Lock, LockWish, hold, take};
+pub use settle::{Applied, Sending, apply_until_settled};
 
 /// What a directory asks for, with everything that is wrong with it.
 #[derive(Debug)]
@@ -43,12 +46,42 @@ pub fn load(directory: &Path) -> Loaded {
     Loaded { documents, desired, findings }
 }
 
-/// Observes the cluster and plans; `loaded` must be without errors.
+/// What is planned: what the files ask for, or what an undo plan takes back. The policy of the files holds for both.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'j> {
+    /// The files, without errors.
+    pub loaded: &'j Loaded,
+    /// A saved plan that takes an apply back; any other saved plan is planned from the files.
+    pub undo: Option<&'j PlanDocument>,
+}
+
+impl<'j> Job<'j> {
+    /// What the files ask for.
+    pub fn files(loaded: &'j Loaded) -> Job<'j> {
+        Job { loaded, undo: None }
+    }
+
+    /// What a saved plan was made from.
+    pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>) -> Job<'j> {
+        Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo) }
+    }
+
+    /// The plan for what was observed.
+    pub fn plan(&self, observed: &Observed) -> Plan {
+        let Job { loaded, undo } = self;
+        match undo {
+            Some(saved) => plan_undo(saved, &loaded.desired, observed, loaded.findings.clone()),
+            None => plan(&loaded.desired, observed, loaded.findings.clone()),
+        }
+    }
+}
+
+/// Observes the cluster and plans.
 ///
 /// # Errors
 /// A cluster that cannot be read.
-pub async fn observe_and_plan<C: Cluster>(cluster: &C, loaded: &Loaded) -> Result<(Observed, Plan), ClusterError> {
+pub async fn observe_and_plan<C: Cluster>(cluster: &C, job: &Job<'_>) -> Result<(Observed, Plan), ClusterError> {
     let observed = observe(cluster).await?;
-    let plan = plan(&loaded.desired, &observed, loaded.findings.clone());
+    let plan = job.plan(&observed);
     Ok((observed, plan))
 }

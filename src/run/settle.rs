@@ -4,14 +4,21 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use super::{Loaded, observe_and_plan};
+use super::ledger::Ledger;
+use super::{Job, observe_and_plan};
 use crate::apply::{Event, Outcome, Stop, apply};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::{Cluster, ClusterError, WriteError};
 use crate::model::NodeName;
+use crate::observed::Observed;
 use crate::plan::{Change, ChangeDocument, shows};
 
-/// Losing a race is normal, losing it this often is not: a heartbeat moves a Node every few seconds at most.
-const ROUNDS: usize = 5;
+/// Losing a race is normal, losing it this often without anything coming of it is not: a heartbeat moves a Node every few
+/// seconds at most.
+const IDLE_ROUNDS: usize = 5;
+
+/// Changes whose blocks are claimed together: few replacements of the claims, and an object that stays far below the 1 MiB of a
+/// ConfigMap, at some 300 bytes for a node with two blocks.
+const BATCH: usize = 1_000;
 
 /// Every change with its outcome.
 #[derive(Debug, Default)]
@@ -30,44 +37,7 @@ impl Applied {
     pub fn remaining(&self) -> impl Iterator<Item = &(Change, Outcome)> {
         self.outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Applied)
     }
-}
 
-/// Applies approved changes. An error is that the cluster could not be read again after a lost race, or that its writes could not be
-/// made durable; the outcomes say what is applied all the same.
-pub async fn apply_until_settled<C: Cluster>(
-    cluster: &C,
-    loaded: &Loaded,
-    approved: Vec<Change>,
-    parallelism: NonZeroUsize,
-    stop: &Stop,
-    on_event: &mut (dyn FnMut(Event<'_>) + Send),
-) -> (Applied, Option<ClusterError>) {
-    let outcomes = apply(cluster, &approved, parallelism, stop, on_event).await;
-    let mut applied = Applied { outcomes: approved.into_iter().zip(outcomes).collect() };
-    let mut failure = None;
-    for _ in 1..ROUNDS {
-        let again = match look_again(cluster, loaded, &mut applied).await {
-            Ok(again) if again.is_empty() => break,
-            Ok(again) => again,
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
-        };
-        let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
-        let outcomes = apply(cluster, &changes, parallelism, stop, on_event).await;
-        for ((index, change), outcome) in again.into_iter().zip(outcomes) {
-            applied.outcomes[index] = (change, outcome);
-        }
-    }
-    if let Err(error) = cluster.finish().await {
-        applied.forget(&error);
-        failure = Some(error);
-    }
-    (applied, failure)
-}
-
-impl Applied {
     /// Nothing of it was made durable.
     fn forget(&mut self, error: &ClusterError) {
         for (_, outcome) in self.outcomes.iter_mut().filter(|(_, outcome)| *outcome == Outcome::Applied) {
@@ -76,17 +46,118 @@ impl Applied {
     }
 }
 
-/// Observes again when writes were superseded. One that the node shows by now, because an answer got lost on the way, counts as applied;
-/// those that a fresh plan asks for exactly as approved are given, with their places.
+/// How changes are sent.
+pub struct Sending<'s> {
+    /// Writes that are under way at the same time.
+    pub parallelism: NonZeroUsize,
+    /// Asks for an end.
+    pub stop: &'s Stop,
+    /// Hears of each outcome.
+    pub on_event: &'s mut (dyn FnMut(Event<'_>) + Send),
+}
+
+/// Applies approved changes, which must have been planned from `observed`. An error is that the claims could not be kept, that the cluster
+/// could not be read again after a lost race, or that its writes could not be made durable; the outcomes say what is applied all
+/// the same.
+pub async fn apply_until_settled<C: Cluster>(
+    cluster: &C,
+    job: &Job<'_>,
+    mut observed: Observed,
+    approved: Vec<Change>,
+    sending: &mut Sending<'_>,
+) -> (Applied, Option<ClusterError>) {
+    let mut due: Vec<(usize, Change)> = approved.iter().cloned().enumerate().collect();
+    let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
+    let mut applied = Applied { outcomes };
+    let mut failure = None;
+    let mut idle = 0;
+    while idle < IDLE_ROUNDS {
+        let before = applied.applied();
+        failure = round(cluster, job, &observed, due, &mut applied, sending).await;
+        if failure.is_some() || !applied.has_superseded() {
+            break;
+        }
+        (observed, due) = match look_again(cluster, job, &mut applied).await {
+            Ok((_, due)) if due.is_empty() => break,
+            Ok(seen) => seen,
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
+        idle = if applied.applied() > before { 0 } else { idle + 1 };
+    }
+    if let Err(error) = cluster.finish().await {
+        applied.forget(&error);
+        failure = Some(error);
+    }
+    (applied, failure)
+}
+
+/// Claims and writes batch by batch.
+async fn round<C: Cluster>(
+    cluster: &C,
+    job: &Job<'_>,
+    observed: &Observed,
+    due: Vec<(usize, Change)>,
+    applied: &mut Applied,
+    sending: &mut Sending<'_>,
+) -> Option<ClusterError> {
+    let mut ledger = Ledger::new(cluster, observed, job.loaded.desired.policy.quarantine);
+    let mut left = due.as_slice();
+    while !left.is_empty() && !sending.stop.is_requested() {
+        let (batch, rest) = left.split_at(left.len().min(BATCH));
+        let changes: Vec<Change> = batch.iter().map(|(_, change)| change.clone()).collect();
+        let conflicts = match ledger.claim(&changes).await {
+            Ok(conflicts) => conflicts,
+            Err(WriteError::Superseded(_)) => {
+                applied.supersede(left, "another apply was faster with its claims");
+                return None;
+            }
+            Err(error) => return Some(ClusterError::Claims(error)),
+        };
+        let (mut writable, mut places) = (Vec::new(), Vec::new());
+        for (index, (place, change)) in batch.iter().enumerate() {
+            match conflicts.get(&index) {
+                Some(conflict) => applied.supersede(&batch[index..=index], &conflict.to_string()),
+                None => {
+                    writable.push(change.clone());
+                    places.push(*place);
+                }
+            }
+        }
+        let outcomes = apply(cluster, &writable, sending.parallelism, sending.stop, sending.on_event).await;
+        let done = writable.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
+        ledger.settle(done.map(|(change, _)| change));
+        for ((place, change), outcome) in places.into_iter().zip(writable).zip(outcomes) {
+            applied.outcomes[place] = (change, outcome);
+        }
+        left = rest;
+    }
+    ledger.close().await;
+    None
+}
+
+impl Applied {
+    fn has_superseded(&self) -> bool {
+        self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)))
+    }
+
+    fn supersede(&mut self, changes: &[(usize, Change)], why: &str) {
+        for (place, _) in changes {
+            self.outcomes[*place].1 = Outcome::Superseded(why.to_owned());
+        }
+    }
+}
+
+/// Observes again when writes were superseded. One that the node shows by now, because an answer got lost on the way or another apply
+/// wrote the same, counts as applied; those that a fresh plan asks for exactly as approved are given, with their places.
 async fn look_again<C: Cluster>(
     cluster: &C,
-    loaded: &Loaded,
+    job: &Job<'_>,
     applied: &mut Applied,
-) -> Result<Vec<(usize, Change)>, ClusterError> {
-    if !applied.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_))) {
-        return Ok(Vec::new());
-    }
-    let (observed, plan) = observe_and_plan(cluster, loaded).await?;
+) -> Result<(Observed, Vec<(usize, Change)>), ClusterError> {
+    let (observed, plan) = observe_and_plan(cluster, job).await?;
     let fresh: BTreeMap<&NodeName, &Change> = plan.changes.iter().map(|change| (&change.node, change)).collect();
     let identity = |change: &Change| ChangeDocument::from(change).identity();
     let mut again = Vec::new();
@@ -100,5 +171,5 @@ async fn look_again<C: Cluster>(
             _ => {}
         }
     }
-    Ok(again)
+    Ok((observed, again))
 }

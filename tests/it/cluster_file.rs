@@ -35,7 +35,7 @@ fn what_is_not_written_stays_byte_for_byte() {
     let list: Value = serde_json::from_str(&after).unwrap();
     let n2 = &list["items"][5];
     assert_eq!(n2["spec"], serde_json::json!({"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24"]}));
-    assert_eq!(n2["metadata"]["resourceVersion"], "8");
+    assert_eq!(n2["metadata"]["resourceVersion"], "9");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_block_that_only_the_wrong_field_shows_is_written_where_it_is_read() {
     let plan = plan(&folder);
     assert_eq!(
         plan["summary"],
-        serde_json::json!({"assign": 0, "release": 0, "update": 1, "delete": 0, "moved": 0, "blocked": 0, "unchanged": 0})
+        serde_json::json!({"assign": 0, "release": 0, "update": 1, "delete": 0, "moved": 0, "blocked": 0, "unchanged": 0, "irreversible": 1})
     );
     assert_eq!(plan["changes"][0]["after"][0], "10.20.5.0/24");
 }

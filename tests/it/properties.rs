@@ -64,7 +64,7 @@ impl World {
             let object = node(&name, &rack.to_string(), &held.map(|cidr| holds(&cidr)).unwrap_or_default());
             reader.object(ObservedKind::Node, &object).unwrap();
         }
-        reader.finish()
+        reader.finish(jiff::Timestamp::UNIX_EPOCH)
     }
 
     fn plan(&self, given: &BTreeMap<String, Block>) -> Option<Plan> {

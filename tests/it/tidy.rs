@@ -8,6 +8,7 @@ use super::support::repository;
 const ROOMS: &[&[&str]] = &[
     &["net"],
     &["model"],
+    &["claims"],
     &["desired", "observed", "alloc"],
     &["check"],
     &["plan"],

@@ -1,0 +1,45 @@
+//! What has become of one claim.
+
+use super::{Claim, ClaimGuard};
+use crate::net::Block;
+
+/// What lists show of the object of a claim. They must have been taken after the claim was read: then a resourceVersion that
+/// differs from the claim's is a later one.
+#[derive(Clone, Debug)]
+pub struct Witness<'w> {
+    /// The Node's UID.
+    pub uid: &'w str,
+    /// The Node's resourceVersion.
+    pub resource_version: &'w str,
+    /// The blocks that the Node shows, in any field.
+    pub shown: Vec<Block>,
+    /// The blocks that the object of its name shows which is created for it.
+    pub created: Vec<Block>,
+}
+
+/// What has become of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// Its write may still land.
+    Pending,
+    /// The object shows the block, so the object is the record.
+    Shown,
+    /// The resourceVersion has moved, so its write can no longer land. That the object shows some other block proves nothing by
+    /// itself: a write that was read before that one may be under way.
+    Missed,
+    /// The very object is gone. Its write may have landed before, so the block must rest.
+    Orphaned,
+}
+
+/// What has become of a claim; `None` is that a complete list has no Node of that name.
+pub fn fate(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> Fate {
+    let Some(witness) = witness.filter(|witness| witness.uid == claim.uid) else { return Fate::Orphaned };
+    match &claim.guard {
+        ClaimGuard::Version(_) if witness.shown.contains(&block) => Fate::Shown,
+        ClaimGuard::Version(version) if version == witness.resource_version => Fate::Pending,
+        ClaimGuard::Version(_) => Fate::Missed,
+        ClaimGuard::Creation if witness.created.contains(&block) => Fate::Shown,
+        // An object of that name which shows another block may be deleted, and then the creation lands after all.
+        ClaimGuard::Creation => Fate::Pending,
+    }
+}

@@ -1,0 +1,60 @@
+//! Flags that limit and protect, beside what the Policy says.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use crate::desired::Policy;
+use crate::model::{LimitName, NodeName, PoolName};
+
+/// Limits, waivers and protections.
+#[derive(Debug, clap::Args)]
+pub(super) struct Rails {
+    /// Let the plan exceed this limit, such as `release-percent`; once for each limit.
+    #[arg(long, value_name = "LIMIT")]
+    waive: Vec<LimitName>,
+    /// Set a limit, such as `disruptive-count=3`, over what the Policy says.
+    #[arg(long, value_name = "LIMIT=N")]
+    limit: Vec<Setting>,
+    /// Protect this node, too.
+    #[arg(long, value_name = "NODE")]
+    protect_node: Vec<NodeName>,
+    /// Protect this pool, too.
+    #[arg(long, value_name = "POOL")]
+    protect_pool: Vec<PoolName>,
+}
+
+#[derive(Clone, Debug)]
+struct Setting {
+    name: LimitName,
+    value: u32,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let (name, value) = text.split_once('=').ok_or("write it as LIMIT=N")?;
+        let value = value.parse().map_err(|_| "N must be a whole number".to_owned())?;
+        Ok(Setting { name: name.parse().map_err(|error: crate::model::LimitNameError| error.to_string())?, value })
+    }
+}
+
+impl Rails {
+    /// Puts the flags over the Policy.
+    pub(super) fn amend(&self, policy: &mut Policy) {
+        let Rails { waive: _, limit, protect_node, protect_pool } = self;
+        policy.limits.extend(limit.iter().map(|setting| (setting.name, setting.value)));
+        policy.protected.nodes.extend(protect_node.iter().cloned());
+        policy.protected.pools.extend(protect_pool.iter().cloned());
+    }
+
+    /// The limits that may be exceeded.
+    pub(super) fn waivers(&self) -> BTreeSet<LimitName> {
+        self.waive.iter().copied().collect()
+    }
+
+    /// Whether there are any.
+    pub(super) fn has_waivers(&self) -> bool {
+        !self.waive.is_empty()
+    }
+}

@@ -1,0 +1,84 @@
+//! The heads of a list's items: what each is, and the identity that an API server would have given it.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::observed::{Head, ObservedKind};
+
+#[derive(Deserialize)]
+pub(super) struct List<'a> {
+    #[serde(default)]
+    pub kind: String,
+    #[serde(borrow)]
+    pub items: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ItemHead {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    pub kind: String,
+    #[serde(default)]
+    pub metadata: ItemMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ItemMetadata {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    #[serde(default)]
+    labels: Option<ItemLabels>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct ItemLabels {
+    #[serde(rename = "k8s-app")]
+    app: Option<String>,
+    component: Option<String>,
+}
+
+impl ItemHead {
+    pub(super) fn observed_kind(&self) -> Option<ObservedKind> {
+        let labels = self.metadata.labels.as_ref();
+        ObservedKind::of(&Head {
+            api_version: &self.api_version,
+            kind: &self.kind,
+            name: &self.metadata.name,
+            namespace: &self.metadata.namespace,
+            app: labels.and_then(|labels| labels.app.as_deref()),
+            component: labels.and_then(|labels| labels.component.as_deref()),
+        })
+    }
+
+    /// The object with the UID and resourceVersion that an API server would have given it on creation; the UID depends on
+    /// kind and name only, so that the order of objects does not matter.
+    pub(super) fn with_identity(&self, item: &str) -> Result<Value, serde_json::Error> {
+        let mut object: Value = serde_json::from_str(item)?;
+        let ItemMetadata { name, namespace, uid, resource_version, .. } = &self.metadata;
+        if uid.is_empty() {
+            object["metadata"]["uid"] = json!(uid_of(&self.kind, namespace, name));
+        }
+        if resource_version.is_empty() {
+            object["metadata"]["resourceVersion"] = json!("1");
+        }
+        Ok(object)
+    }
+}
+
+/// A UID that depends on nothing but what is named.
+pub(super) fn uid_of(kind: &str, namespace: &str, name: &str) -> String {
+    let digest = Sha256::digest(format!("{kind}/{namespace}/{name}"));
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

@@ -1,0 +1,32 @@
+//! The file's text: JSON as `kubectl -o json` indents it, or YAML.
+
+use serde_json::Value;
+
+pub(super) fn yaml_to_json(text: &str) -> Result<String, String> {
+    // As much as kubectl prints; depth and aliases, which kubectl hardly uses, keep their strict limits.
+    let options = serde_yaml::options! {
+        strict_booleans: true,
+        budget: serde_yaml::budget! {
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+        },
+    };
+    let value: Value = serde_yaml::from_str_with_options(text, options)
+        .map_err(|error| format!("it is neither JSON nor YAML: {}", error.without_snippet()))?;
+    serde_json::to_string(&value).map_err(|error| error.to_string())
+}
+
+pub(super) fn json_to_yaml(text: &str) -> Result<String, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    serde_yaml::to_string(&value).map_err(|error| error.to_string())
+}
+
+/// An item as `kubectl -o json` indents it inside its list.
+pub(super) fn pretty(object: &Value) -> Result<String, serde_json::Error> {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    serde::Serialize::serialize(object, &mut serializer)?;
+    Ok(String::from_utf8_lossy(&bytes).replace('\n', "\n        "))
+}

@@ -1,0 +1,42 @@
+//! What the API server does with a write, for clusters that are not one: guards, merge patches, write-once fields.
+//!
+//! Sources: `staging/src/k8s.io/apiserver/pkg/registry/rest/update.go` and `pkg/apis/core/validation/validation.go` @ 1.36.
+
+use serde_json::Value;
+
+use super::WriteError;
+use super::merge_patch::merge;
+
+/// The object after a patch, still at its old resourceVersion.
+///
+/// # Errors
+/// A guard that does not fit, and a change that the server would refuse.
+pub(super) fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError> {
+    for key in ["uid", "resourceVersion"] {
+        let wanted = patch.pointer(&format!("/metadata/{key}"));
+        if wanted.is_some() && wanted != object.pointer(&format!("/metadata/{key}")) {
+            return Err(WriteError::Superseded(format!("its {key} is another one by now")));
+        }
+    }
+    let before = pod_cidrs(object);
+    let mut object = object.clone();
+    merge(&mut object, patch);
+    if !before.is_empty() && before != pod_cidrs(&object) {
+        let why = "node updates may not change podCIDR except from \"\" to valid".to_owned();
+        return Err(WriteError::Refused(why));
+    }
+    Ok(object)
+}
+
+fn pod_cidrs(node: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let listed: Vec<String> =
+        node.pointer("/spec/podCIDRs").and_then(Value::as_array).into_iter().flatten().filter_map(text).collect();
+    if listed.is_empty() { node.pointer("/spec/podCIDR").and_then(text).into_iter().collect() } else { listed }
+}
+
+/// The version that an object carries.
+pub(super) fn version_of(object: &Value) -> crate::observed::ObjectVersion {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    crate::observed::ObjectVersion { uid: text("/metadata/uid"), resource_version: text("/metadata/resourceVersion") }
+}

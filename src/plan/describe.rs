@@ -1,0 +1,145 @@
+//! From the parts of a plan to the words and JSON of its document.
+
+use super::change::{Action, Blocked, Change, Drift, Edit, Hazard, Reason};
+use super::document::{
+    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FindingDocument, GuardDocument, OriginDocument,
+    RefusalDocument,
+};
+use super::limits::Refusal;
+use crate::model::{Finding, Origin};
+use crate::net::Block;
+
+fn texts(blocks: &[Block]) -> Vec<String> {
+    blocks.iter().map(ToString::to_string).collect()
+}
+
+impl From<&Origin> for OriginDocument {
+    fn from(origin: &Origin) -> OriginDocument {
+        OriginDocument { file: origin.file.to_string(), line: origin.line, column: origin.column, snippet: None }
+    }
+}
+
+impl From<&Change> for ChangeDocument {
+    fn from(change: &Change) -> ChangeDocument {
+        ChangeDocument {
+            action: match change.action {
+                Action::Assign => "assign",
+                Action::Update => "update",
+                Action::Release => "release",
+            }
+            .to_owned(),
+            kind: "Node".to_owned(),
+            name: change.node.to_string(),
+            write_path: change.edit.write_path().to_string(),
+            before: texts(&change.before),
+            after: texts(&change.after),
+            pool: change.pool.as_ref().map(ToString::to_string),
+            reason: reason_text(change),
+            hazard: match change.hazard {
+                Hazard::None => "none",
+                Hazard::Disruptive => "disruptive",
+                Hazard::Destructive => "destructive",
+            }
+            .to_owned(),
+            edit: EditDocument::from(&change.edit),
+            undo: change.undo.as_ref().map(EditDocument::from),
+            guard: GuardDocument {
+                uid: change.guard.uid.clone(),
+                resource_version: change.guard.resource_version.clone(),
+            },
+            origin: change.origin.as_ref().map(OriginDocument::from),
+        }
+    }
+}
+
+impl From<&Edit> for EditDocument {
+    fn from(edit: &Edit) -> EditDocument {
+        match edit {
+            Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
+            Edit::NodeAnnotations { values } => EditDocument::NodeAnnotations(
+                values.iter().map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string()))).collect(),
+            ),
+        }
+    }
+}
+
+impl From<&Refusal> for RefusalDocument {
+    fn from(refusal: &Refusal) -> RefusalDocument {
+        let Refusal { rule, message, help, waiver } = refusal;
+        RefusalDocument {
+            rule: rule.to_string(),
+            message: message.clone(),
+            help: help.clone(),
+            waiver: waiver.map(|name| name.to_string()),
+        }
+    }
+}
+
+fn reason_text(change: &Change) -> String {
+    let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
+    let restart = match change.hazard {
+        Hazard::None => "",
+        Hazard::Destructive => "; pods on it lose their addresses",
+        Hazard::Disruptive => "; takes effect after the agent restarts",
+    };
+    let why = match &change.reason {
+        Reason::Pinned => {
+            format!("pinned{}", change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default())
+        }
+        Reason::PinnedInPart => {
+            let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
+            format!("one family pinned{place}, the other the lowest free block{pool}")
+        }
+        Reason::LowestFree { passed_over } if passed_over.is_empty() => format!("lowest free block{pool}"),
+        Reason::LowestFree { passed_over } => {
+            let better: Vec<String> = passed_over.iter().map(|pool| format!("{} {}", pool.pool, pool.why)).collect();
+            format!("lowest free block{pool} ({})", better.join(", "))
+        }
+        Reason::HeldElsewhere { field } => {
+            format!("held already, but only in {field}, which this Cilium does not read")
+        }
+        Reason::Undo => "undoes an earlier apply".to_owned(),
+    };
+    why + restart
+}
+
+impl From<&Blocked> for BlockedDocument {
+    fn from(blocked: &Blocked) -> BlockedDocument {
+        BlockedDocument {
+            kind: "Node".to_owned(),
+            name: blocked.node.to_string(),
+            reason: blocked.reason.to_string(),
+            unblock: blocked.reason.unblock(),
+            origin: blocked.origin.as_ref().map(OriginDocument::from),
+        }
+    }
+}
+
+impl From<&Drift> for DriftDocument {
+    fn from(drift: &Drift) -> DriftDocument {
+        let (manager, time) = drift.author.clone().unzip();
+        DriftDocument {
+            kind: "Node".to_owned(),
+            name: drift.node.to_string(),
+            field: drift.field.to_string(),
+            expected: drift.expected.to_string(),
+            seen: drift.seen.to_string(),
+            manager,
+            time,
+        }
+    }
+}
+
+impl From<&Finding> for FindingDocument {
+    fn from(finding: &Finding) -> FindingDocument {
+        FindingDocument {
+            severity: finding.severity.to_string(),
+            rule: finding.rule.to_string(),
+            subject: finding.subject.as_ref().map(ToString::to_string),
+            message: finding.message.clone(),
+            help: finding.help.clone(),
+            origin: finding.origin.as_ref().map(OriginDocument::from),
+            related: finding.related.iter().map(|label| OriginDocument::from(&label.origin)).collect(),
+        }
+    }
+}

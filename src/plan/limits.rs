@@ -1,0 +1,167 @@
+//! What keeps a plan from being applied as a whole: limits, protections, and blindness.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::change::{Action, Change, Hazard};
+use crate::desired::{Desired, Policy};
+use crate::model::{LimitName, Limited, Measure, NodeName, Rule};
+use crate::observed::{Observed, Protection};
+
+/// Why changes may not be applied together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// Stable code.
+    pub rule: Rule,
+    /// What is refused.
+    pub message: String,
+    /// The way out.
+    pub help: String,
+    /// The limit that would have to be waived; protections cannot be.
+    pub waiver: Option<LimitName>,
+}
+
+/// Everything that speaks against applying these changes.
+pub fn refusals(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+    let mut refusals: Vec<Refusal> =
+        exceeded(changes, &desired.policy, observed).into_iter().map(Exceeded::into_refusal).collect();
+    refusals.extend(protected_nodes(changes, desired, observed));
+    refusals.extend(protected_pools(changes, desired));
+    refusals.extend(blindness(changes, observed));
+    refusals.sort();
+    refusals
+}
+
+/// The limits that these changes exceed.
+pub fn exceeded_limits(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<LimitName> {
+    exceeded(changes, policy, observed).into_iter().map(|exceeded| exceeded.name).collect()
+}
+
+struct Exceeded {
+    name: LimitName,
+    value: u32,
+    changed: usize,
+    nodes: usize,
+    allowed: usize,
+    domain: Option<String>,
+}
+
+impl Exceeded {
+    fn into_refusal(self) -> Refusal {
+        let Exceeded { name, value, changed, nodes, allowed, domain } = self;
+        let verb = match name.limited {
+            Limited::Assign => "would get a block",
+            Limited::Disruptive => "would need a restart of their agent",
+            Limited::Release => "would lose a block",
+        };
+        let place = domain.map_or_else(String::new, |domain| format!(" in failure domain `{domain}`"));
+        let message = format!("{changed} of {nodes} nodes{place} {verb}, and {name} = {value} allows {allowed}");
+        let help = format!("apply fewer at a time, raise the limit in the Policy, or waive it with --waive {name}");
+        Refusal { rule: Rule("limit"), message, help, waiver: Some(name) }
+    }
+}
+
+fn limited(change: &Change) -> Option<Limited> {
+    match (change.action, change.hazard) {
+        (Action::Release, _) => Some(Limited::Release),
+        (_, Hazard::Disruptive | Hazard::Destructive) => Some(Limited::Disruptive),
+        (Action::Assign, Hazard::None) => Some(Limited::Assign),
+        (Action::Update, Hazard::None) => None,
+    }
+}
+
+fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exceeded> {
+    let mut found = Vec::new();
+    for (&name, &value) in &policy.limits {
+        let concerned = changes.iter().filter(|change| limited(change) == Some(name.limited));
+        let nodes: BTreeSet<&NodeName> = concerned.map(|change| &change.node).collect();
+        match name.measure {
+            Measure::Count | Measure::Percent => {
+                let (changed, all) = (nodes.len(), observed.nodes.len());
+                let allowed = name.measure.allows(value, all);
+                if changed > allowed {
+                    found.push(Exceeded { name, value, changed, nodes: all, allowed, domain: None });
+                }
+            }
+            // One domain for each limit, the one that is hit hardest: the others follow when that one is mended.
+            Measure::DomainCount | Measure::DomainPercent => {
+                let worst = by_domain(&nodes, policy, observed).into_iter().filter_map(|(domain, (changed, all))| {
+                    let allowed = name.measure.allows(value, all);
+                    (changed > allowed).then_some((changed - allowed, changed, all, allowed, domain))
+                });
+                if let Some((_, changed, nodes, allowed, domain)) = worst.max() {
+                    let domain = Some(domain.escape_debug().to_string());
+                    found.push(Exceeded { name, value, changed, nodes, allowed, domain });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Changed nodes and all nodes of each failure domain; nodes without the label are a domain of their own.
+fn by_domain<'o>(
+    changed: &BTreeSet<&NodeName>,
+    policy: &Policy,
+    observed: &'o Observed,
+) -> BTreeMap<&'o str, (usize, usize)> {
+    let mut domains: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        let domain = node.labels.get(&policy.failure_domain).map_or("", String::as_str);
+        let (hit, all) = domains.entry(domain).or_default();
+        *hit += usize::from(changed.contains(&node.name));
+        *all += 1;
+    }
+    domains
+}
+
+fn harms(change: &Change) -> bool {
+    change.hazard != Hazard::None || change.action == Action::Release
+}
+
+fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+    let by_itself =
+        |node: &NodeName| observed.nodes.get(node).is_some_and(|node| node.protection == Protection::Protected);
+    let by_policy = |node: &NodeName| desired.policy.protected.nodes.contains(node);
+    let refusal = |change: &Change| {
+        let by = if by_policy(&change.node) { "by the Policy" } else { "by its annotation cilium-ipam.io/protected" };
+        let what = if change.action == Action::Release { "lose its block" } else { "need a restart of its agent" };
+        Refusal {
+            rule: Rule("protected-node"),
+            message: format!("node `{}` would {what}, and is protected {by}", change.node),
+            help: "take the protection away first, in a change of its own".to_owned(),
+            waiver: None,
+        }
+    };
+    let concerned = changes.iter().filter(|change| harms(change));
+    concerned.filter(|change| by_policy(&change.node) || by_itself(&change.node)).map(refusal).collect()
+}
+
+fn protected_pools(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
+    let protected = &desired.policy.protected.pools;
+    let refusal = |message: String| Refusal {
+        rule: Rule("protected-pool"),
+        message,
+        help: "bring it back, or take the protection away first, in a change of its own".to_owned(),
+        waiver: None,
+    };
+    let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool));
+    let gone = gone.map(|pool| refusal(format!("pool `{pool}` is protected by the Policy, and no file declares it")));
+    let hit = changes.iter().filter(|change| harms(change));
+    let hit = hit.filter_map(|change| Some((change, change.pool.as_ref().filter(|pool| protected.contains(*pool))?)));
+    let hit = hit.map(|(change, pool)| {
+        refusal(format!("node `{}` holds a block of pool `{pool}`, which is protected by the Policy", change.node))
+    });
+    gone.chain(hit).collect()
+}
+
+/// What is taken away may be in use where nobody could look.
+fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
+    let change = changes.iter().find(|change| change.hazard == Hazard::Destructive)?;
+    let spot = observed.blind_spots.first()?;
+    Some(Refusal {
+        rule: Rule("destructive-while-blind"),
+        message: format!("node `{}` would lose a block while {} cannot be read", change.node, spot.kind.resource()),
+        help: "allow `list` on it; nothing is taken away in a cluster that is half seen".to_owned(),
+        waiver: None,
+    })
+}

@@ -1,0 +1,56 @@
+//! Keeps the claims of one round: replaces them before the writes of a batch, and drops those that the writes have settled.
+
+use jiff::SignedDuration;
+
+use crate::claims::{Claims, Conflict};
+use crate::cluster::{Cluster, Write, WriteError};
+use crate::observed::{ObjectVersion, Observed};
+use crate::plan::{Change, claim_changes, forget_applied};
+use std::collections::BTreeMap;
+
+/// The claims as they were when the cluster was observed, and as this round changed them since. That nobody else did is what the
+/// version says: every replacement fails otherwise.
+pub(super) struct Ledger<'l, C> {
+    cluster: &'l C,
+    rest: SignedDuration,
+    /// What is kept in the cluster.
+    kept: Claims,
+    /// What is in force.
+    claims: Claims,
+    version: Option<ObjectVersion>,
+}
+
+impl<'l, C: Cluster> Ledger<'l, C> {
+    pub(super) fn new(cluster: &'l C, observed: &Observed, rest: SignedDuration) -> Ledger<'l, C> {
+        let (kept, version) = (observed.claims.claims.clone(), observed.claims.version.clone());
+        Ledger { cluster, rest, kept, claims: observed.claims_in_force(rest), version }
+    }
+
+    /// Claims the blocks of these changes. Those whose place is in the answer must not be written.
+    pub(super) async fn claim(&mut self, changes: &[Change]) -> Result<BTreeMap<usize, Conflict>, WriteError> {
+        let (claims, conflicts) = claim_changes(&self.claims, changes, self.cluster.now(), self.rest);
+        self.replace(claims).await?;
+        Ok(conflicts)
+    }
+
+    /// Changes that were applied need no claim any more; the cluster learns of it with the next replacement.
+    pub(super) fn settle<'c>(&mut self, applied: impl Iterator<Item = &'c Change>) {
+        self.claims = forget_applied(&self.claims, applied);
+    }
+
+    /// Tells the cluster what was settled. When that fails, dead claims stay until somebody reads them.
+    pub(super) async fn close(mut self) {
+        if self.claims != self.kept {
+            let _ = self.replace(self.claims.clone()).await;
+        }
+    }
+
+    /// Replaces the claims even by equal ones: a claim that was found is taken over by moving the version of the object that keeps it.
+    async fn replace(&mut self, claims: Claims) -> Result<(), WriteError> {
+        let write = Write::claims(&claims, self.version.as_ref());
+        self.version = Some(self.cluster.write(&write).await?.version);
+        self.kept = claims.clone();
+        self.claims = claims;
+        Ok(())
+    }
+}
