@@ -16,7 +16,7 @@ use super::undo_file::{Undo, UndoFile};
 use super::{Common, Format, Reached, load_valid, output};
 use crate::apply::{Event, Stop};
 use crate::cluster::{ClusterError, LockRecord, Opening};
-use crate::observed::{Observed, ObservedKind};
+use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, Staleness, refusals, still_wanted};
 use crate::render::{Detail, Paint, count, diagnostics, human, printable};
 use crate::run::{Applied, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
@@ -87,10 +87,6 @@ async fn locked(
     directory: &Path,
 ) -> Result<Reached, Failure> {
     let (observed, mut plan) = observe_and_plan(cluster, &job).await?;
-    if let Some(spot) = observed.blind_spots.iter().find(|spot| spot.kind == ObservedKind::Claims) {
-        let (resource, message) = (spot.kind.resource(), spot.why.clone());
-        return Err(ClusterError::Indispensable { resource, message }.into());
-    }
     plan.waivers = match saved {
         Some(saved) => saved.waivers.iter().filter_map(|name| name.parse().ok()).collect(),
         None => arguments.rails.waivers(),
@@ -105,11 +101,11 @@ async fn locked(
     if !refusals.is_empty() {
         return Err(Failure::Refused(refusals));
     }
-    if changes.is_empty() {
-        return finish(arguments, &Applied::default(), None, None);
-    }
     let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
-    undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;
+    if !changes.is_empty() {
+        undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;
+    }
+    // With nothing to write it still puts claims to rest that nobody has any more.
     let (applied, failure) = send(arguments, cluster, &job, observed.clone(), changes).await;
     let undo_plan = undo.keep_applied(&applied, &job.loaded.desired, &observed);
     finish(arguments, &applied, failure, undo_plan)

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::Reached;
 use super::output::{talk, warn};
-use crate::cluster::ClusterError;
+use crate::cluster::{ClusterError, WriteError};
 use crate::plan::Refusal;
 use crate::render::Paint;
 
@@ -40,6 +40,9 @@ impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Failure {
         match error {
             ClusterError::Locked { .. } | ClusterError::Held { .. } => Failure::Beaten(error.to_string()),
+            ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => Failure::Failed(format!(
+                "{error}; allow `create` and `patch` on it, see the README for the rights that are needed"
+            )),
             other => Failure::Cluster(other),
         }
     }
@@ -105,13 +108,13 @@ fn hint_for(error: &ClusterError) -> &'static str {
             "check the cluster with `kubectl get nodes`, or use --cluster FILE, --kubeconfig or --context"
         }
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
-        ClusterError::Claims(_) => "allow `create` and `patch` on it; see the README for the rights that are needed",
-        ClusterError::Expired { .. } => "the cluster is busy; try again",
+        ClusterError::Stale { .. } | ClusterError::Expired { .. } => "the cluster is busy; try again",
         ClusterError::File { .. } => "make one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
         | ClusterError::Object(_)
         | ClusterError::Held { .. }
+        | ClusterError::Claims(_)
         | ClusterError::Locked { .. } => "",
     }
 }

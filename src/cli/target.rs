@@ -6,7 +6,7 @@ use super::Common;
 use super::failure::Failure;
 use crate::cluster::live::{Connection, LiveCluster};
 use crate::cluster::{
-    Cluster, ClusterError, FileCluster, Listener, LockSeen, Opening, Seen, Write, WriteError, Written,
+    Cluster, ClusterError, FileCluster, Listener, LockSeen, Moment, Opening, Seen, Write, WriteError, Written,
 };
 use crate::observed::ObservedKind;
 
@@ -35,11 +35,12 @@ impl Cluster for Target {
         &self,
         kind: ObservedKind,
         namespace: &str,
+        moment: &Moment,
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         match self {
-            Target::File(cluster) => cluster.list(kind, namespace, listener).await,
-            Target::Live(cluster) => cluster.list(kind, namespace, listener).await,
+            Target::File(cluster) => cluster.list(kind, namespace, moment, listener).await,
+            Target::Live(cluster) => cluster.list(kind, namespace, moment, listener).await,
         }
     }
 

@@ -54,6 +54,9 @@ impl UndoFile {
         let is_done = |outcome: &Outcome| matches!(outcome, Outcome::Applied | Outcome::Unknown(_));
         let done = applied.outcomes.iter().filter(|(_, outcome)| is_done(outcome));
         let done: Vec<&Change> = done.map(|(change, _)| change).collect();
+        if applied.outcomes.is_empty() {
+            return None;
+        }
         if done.is_empty() {
             // There is nothing to take back, and a file that says otherwise would only puzzle.
             let _ = std::fs::remove_file(&self.path);

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::lock::LOCK_NAME;
 use super::{
-    Cluster, ClusterError, Listener, LockRecord, LockSeen, Operation, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
 };
 use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
 
@@ -66,6 +66,8 @@ struct Page<'a> {
 struct PageMetadata {
     #[serde(default, rename = "continue")]
     next: String,
+    #[serde(default, rename = "resourceVersion")]
+    resource_version: String,
 }
 
 /// The `Status` that the server sends with an error.
@@ -174,11 +176,11 @@ impl LiveCluster {
         &self,
         kind: ObservedKind,
         path: &str,
-        parameters: &str,
+        (parameters, moment): (&str, &str),
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         let resource = kind.resource();
-        let mut answer = self.get(format!("{path}?limit={PAGE}{parameters}")).await?;
+        let mut answer = self.get(format!("{path}?limit={PAGE}{parameters}{moment}")).await?;
         let mut token = String::new();
         loop {
             match answer.status {
@@ -201,7 +203,7 @@ impl LiveCluster {
                 return Err(malformed("it continues with the page that it just sent".to_owned()));
             }
             if token.is_empty() {
-                listener.begun();
+                listener.begun(&page.metadata.resource_version)?;
             }
             token.clone_from(&page.metadata.next);
             let next = (!page.metadata.next.is_empty()).then(|| {
@@ -224,13 +226,19 @@ impl Cluster for LiveCluster {
         &self,
         kind: ObservedKind,
         namespace: &str,
+        moment: &Moment,
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         let query = kind.query(namespace);
         let parameters: String =
             query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
+        // Only of the first page: a continued list keeps its moment by itself.
+        let moment = match moment {
+            Moment::Latest => String::new(),
+            Moment::Of(version) => format!("&resourceVersion={}&resourceVersionMatch=Exact", escaped(version)),
+        };
         for path in &query.paths {
-            match self.pages(kind, path, &parameters, listener).await? {
+            match self.pages(kind, path, (&parameters, &moment), listener).await? {
                 Seen::NotServed => {}
                 seen => return Ok(seen),
             }

@@ -11,6 +11,7 @@ mod snapshot;
 mod write;
 
 pub mod live;
+pub mod sim;
 
 use std::future::Future;
 
@@ -54,6 +55,16 @@ pub enum ClusterError {
     Expired {
         /// Plural name with group.
         resource: &'static str,
+    },
+    /// A list that shows an earlier moment than the claims do.
+    #[error("the list of {resource} is older than the claims that were read before it ({list} < {claims})")]
+    Stale {
+        /// Plural name with group.
+        resource: &'static str,
+        /// The list's resourceVersion.
+        list: u64,
+        /// That of the claims.
+        claims: u64,
     },
     /// An answer that makes no sense.
     #[error("the cluster sent something else than a list of {resource}: {message}")]
@@ -106,10 +117,24 @@ pub enum ClusterError {
     Credentials(String),
 }
 
+/// The moment that a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// As late as possible.
+    Latest,
+    /// That of another list, by its resourceVersion.
+    Of(String),
+}
+
 /// Hears of a list while it is read.
 pub trait Listener: Send {
-    /// The moment that the list shows is fixed from now on; a list that is begun later shows the same moment or a later one.
-    fn begun(&mut self) {}
+    /// The moment that the list shows is fixed from now on. `version` is the resourceVersion of the list, empty where it has none.
+    ///
+    /// # Errors
+    /// A list that shows an earlier moment than it must; it ends the list.
+    fn begun(&mut self, _version: &str) -> Result<(), ClusterError> {
+        Ok(())
+    }
 
     /// One object as JSON text.
     ///
@@ -120,11 +145,13 @@ pub trait Listener: Send {
 
 /// Where objects are read and written.
 pub trait Cluster: Sync {
-    /// Gives every object of a kind to `listener`, from one consistent list. `namespace` is where Cilium's settings lie.
+    /// Gives every object of a kind to `listener`, from one consistent list of that moment. `namespace` is where Cilium's settings
+    /// lie.
     fn list(
         &self,
         kind: ObservedKind,
         namespace: &str,
+        moment: &Moment,
         listener: &mut dyn Listener,
     ) -> impl Future<Output = Result<Seen, ClusterError>> + Send;
 

@@ -1,11 +1,11 @@
 //! Reads everything that a plan needs, in the order in which nothing can be missed.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::try_join3;
 use tokio::sync::oneshot;
 
-use super::{Cluster, ClusterError, Listener, Seen};
+use super::{Cluster, ClusterError, Listener, Moment, Seen};
 use crate::observed::{Definition, Observed, ObservedKind, ReadError, Reader};
 
 /// Where Cilium lives unless its DaemonSet says otherwise.
@@ -30,7 +30,7 @@ const SMALL: [ObservedKind; 5] = [
 pub async fn observe<C: Cluster>(cluster: &C) -> Result<Observed, ClusterError> {
     for _ in 1..ATTEMPTS {
         match Reading::new(cluster).all().await {
-            Err(ClusterError::Expired { .. }) => {}
+            Err(ClusterError::Expired { .. } | ClusterError::Stale { .. }) => {}
             outcome => return outcome,
         }
     }
@@ -40,25 +40,48 @@ pub async fn observe<C: Cluster>(cluster: &C) -> Result<Observed, ClusterError> 
 struct Reading<'c, C> {
     cluster: &'c C,
     reader: Mutex<Reader>,
+    /// The moment that the claims show. resourceVersions count up through all kinds (apimachinery `pkg/util/resourceversion` @ 1.36).
+    claims_at: OnceLock<u64>,
 }
 
 /// Gives objects to the reader, and says when the list's moment is fixed.
 struct Collecting<'r> {
     kind: ObservedKind,
     reader: &'r Mutex<Reader>,
-    begun: Option<oneshot::Sender<()>>,
+    claims_at: &'r OnceLock<u64>,
+    begun: Option<oneshot::Sender<Moment>>,
 }
 
 impl Listener for Collecting<'_> {
-    fn begun(&mut self) {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.is_no_older_than_the_claims(version.parse().ok())?;
         if let Some(begun) = self.begun.take() {
             // Nobody waits any more when the other list has failed.
-            let _ = begun.send(());
+            let moment = if version.is_empty() { Moment::Latest } else { Moment::Of(version.to_owned()) };
+            let _ = begun.send(moment);
         }
+        Ok(())
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         lock(self.reader).object(self.kind, json)
+    }
+}
+
+impl Collecting<'_> {
+    /// A list from a cache that lags behind would show a block as free that somebody claimed and wrote meanwhile.
+    fn is_no_older_than_the_claims(&self, version: Option<u64>) -> Result<(), ClusterError> {
+        let resource = self.kind.resource();
+        match (self.kind, version, self.claims_at.get()) {
+            (ObservedKind::Claims, Some(version), _) => {
+                let _ = self.claims_at.set(version);
+                Ok(())
+            }
+            (ObservedKind::Node | ObservedKind::CiliumNode, Some(list), Some(&claims)) if list < claims => {
+                Err(ClusterError::Stale { resource, list, claims })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -68,25 +91,25 @@ fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
 
 impl<'c, C: Cluster> Reading<'c, C> {
     fn new(cluster: &'c C) -> Reading<'c, C> {
-        Reading { cluster, reader: Mutex::default() }
+        Reading { cluster, reader: Mutex::default(), claims_at: OnceLock::new() }
     }
 
     async fn all(self) -> Result<Observed, ClusterError> {
-        self.kind(ObservedKind::Claims, None).await?;
-        self.kind(ObservedKind::CiliumDaemonSet, None).await?;
+        self.kind(ObservedKind::Claims, Moment::Latest, None).await?;
+        self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None).await?;
         let small = async {
             for kind in SMALL {
-                self.kind(kind, None).await?;
+                self.kind(kind, Moment::Latest, None).await?;
             }
             Ok(())
         };
         let (begun, has_begun) = oneshot::channel();
-        let cilium_nodes = self.kind(ObservedKind::CiliumNode, Some(begun));
-        // Nodes must be listed as of the same moment as CiliumNodes or a later one: a block that goes from the one to the other
-        // in between is then seen twice rather than not at all. That moment is fixed when the first page is there.
+        let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
+        // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an agent starts and its Node is deleted,
+        // the other way, and two moments could show it in neither.
         let nodes = async {
-            let _ = has_begun.await;
-            self.kind(ObservedKind::Node, None).await
+            let moment = has_begun.await.unwrap_or(Moment::Latest);
+            self.kind(ObservedKind::Node, moment, None).await
         };
         let (_, cilium_nodes, _) = try_join3(small, cilium_nodes, nodes).await?;
         let reader = self.reader.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -97,10 +120,15 @@ impl<'c, C: Cluster> Reading<'c, C> {
         Ok(reader.finish(self.cluster.now()))
     }
 
-    async fn kind(&self, kind: ObservedKind, begun: Option<oneshot::Sender<()>>) -> Result<Seen, ClusterError> {
+    async fn kind(
+        &self,
+        kind: ObservedKind,
+        moment: Moment,
+        begun: Option<oneshot::Sender<Moment>>,
+    ) -> Result<Seen, ClusterError> {
         let namespace = lock(&self.reader).cilium_namespace().unwrap_or(DEFAULT_NAMESPACE).to_owned();
-        let mut listener = Collecting { kind, reader: &self.reader, begun };
-        let seen = self.cluster.list(kind, &namespace, &mut listener).await?;
+        let mut listener = Collecting { kind, reader: &self.reader, claims_at: &self.claims_at, begun };
+        let seen = self.cluster.list(kind, &namespace, &moment, &mut listener).await?;
         match (&seen, kind) {
             (Seen::Hidden(message), ObservedKind::Node | ObservedKind::CiliumNode) => {
                 Err(ClusterError::Indispensable { resource: kind.resource(), message: message.clone() })

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Listener, Seen};
+use super::{Cluster, ClusterError, Listener, Moment, Seen};
 use crate::observed::{ObservedKind, ReadError, slim};
 
 struct Slimming {
@@ -28,7 +28,7 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut namespace = "kube-system".to_owned();
     for kind in ObservedKind::ALL {
         let mut slimming = Slimming { kind, objects: Vec::new() };
-        let seen = cluster.list(kind, &namespace, &mut slimming).await?;
+        let seen = cluster.list(kind, &namespace, &Moment::Latest, &mut slimming).await?;
         let objects = slimming.objects;
         if let Seen::Hidden(message) = seen {
             return Err(ClusterError::Indispensable { resource: kind.resource(), message });

@@ -9,7 +9,7 @@ use super::{Job, observe_and_plan};
 use crate::apply::{Event, Outcome, Stop, apply};
 use crate::cluster::{Cluster, ClusterError, WriteError};
 use crate::model::NodeName;
-use crate::observed::Observed;
+use crate::observed::{Observed, ObservedKind};
 use crate::plan::{Change, ChangeDocument, shows};
 
 /// Losing a race is normal, losing it this often without anything coming of it is not: a heartbeat moves a Node every few
@@ -66,6 +66,10 @@ pub async fn apply_until_settled<C: Cluster>(
     approved: Vec<Change>,
     sending: &mut Sending<'_>,
 ) -> (Applied, Option<ClusterError>) {
+    if let Some(blind) = blind_for_claims(&observed) {
+        let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
+        return (Applied { outcomes }, Some(blind));
+    }
     let mut due: Vec<(usize, Change)> = approved.iter().cloned().enumerate().collect();
     let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
     let mut applied = Applied { outcomes };
@@ -92,6 +96,12 @@ pub async fn apply_until_settled<C: Cluster>(
         failure = Some(error);
     }
     (applied, failure)
+}
+
+/// Claims that cannot be seen are not the same as no claims.
+fn blind_for_claims(observed: &Observed) -> Option<ClusterError> {
+    let spot = observed.blind_spots.iter().find(|spot| spot.kind == ObservedKind::Claims)?;
+    Some(ClusterError::Indispensable { resource: spot.kind.resource(), message: spot.why.clone() })
 }
 
 /// Claims and writes batch by batch.

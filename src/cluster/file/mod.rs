@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::rules::{patched, version_of};
-use super::{Cluster, ClusterError, Listener, LockSeen, Operation, Seen, Target, Write, WriteError, Written};
+use super::{Cluster, ClusterError, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written};
 use crate::claims::Claims;
 use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, ObservedKind};
 use disk::open_file;
@@ -245,10 +245,11 @@ impl Cluster for FileCluster {
         &self,
         kind: ObservedKind,
         _namespace: &str,
+        _moment: &Moment,
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
-        listener.begun();
         let state = self.state();
+        listener.begun(&state.resource_version.to_string())?;
         for (index, (_, _, place)) in self.places.iter().enumerate().filter(|(_, (of, _, _))| *of == kind) {
             match state.object(index) {
                 Some(object) => listener.object(&object.to_string())?,

@@ -1,0 +1,131 @@
+//! The files and nodes that a history starts with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cilium_ipam::check;
+use cilium_ipam::desired::{Documents, SourceFile, lower};
+use cilium_ipam::model::{NodeName, Severity};
+use cilium_ipam::net::Block;
+use cilium_ipam::run::Loaded;
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+/// Files that applies use at the same time.
+#[derive(Debug)]
+pub struct Setup {
+    pub(crate) directories: Vec<Directory>,
+    settings: Value,
+}
+
+/// One directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) loaded: Loaded,
+    pub(crate) pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
+}
+
+/// All setups; a seed chooses one.
+#[derive(Debug)]
+pub struct Setups(Vec<Setup>);
+
+const POOLS: &str = "
+apiVersion: cilium-ipam.io/v1alpha1
+kind: IPPool
+metadata: {name: a}
+spec: {cidrs: [10.0.0.0/29], blockSize: 31, nodeSelector: {matchLabels: {rack: a}}}
+---
+apiVersion: cilium-ipam.io/v1alpha1
+kind: IPPool
+metadata: {name: rest}
+spec: {cidrs: [10.0.1.0/30], blockSize: 32}
+---
+";
+const DUAL_STACK: &str = "
+apiVersion: cilium-ipam.io/v1alpha1
+kind: IPPool
+metadata: {name: a}
+spec: {cidrs: [10.0.0.0/29, \"fd00::/62\"], blockSize: {ipv4: 31, ipv6: 64}}
+---
+";
+const ANNOTATION: &str = "
+apiVersion: cilium-ipam.io/v1alpha1
+kind: Policy
+metadata: {name: p}
+spec: {writePath: node-annotation, quarantine: 5m}
+---
+";
+
+fn pin(node: &str, block: &str) -> String {
+    format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{podCIDRs: [{block}]}}\n---\n"
+    )
+}
+
+impl Setups {
+    /// Reads them.
+    ///
+    /// # Panics
+    /// Files of ours that have faults.
+    #[must_use]
+    pub fn new() -> Setups {
+        let (closed, open) =
+            (json!({"ipam": "kubernetes"}), json!({"ipam": "kubernetes", "annotate-k8s-node": "true"}));
+        // Directories that want one block for different nodes, as before and after a change in Git.
+        let two_pins = [pin("n1", "10.0.0.4/31"), pin("n2", "10.0.0.4/31")];
+        let spec = two_pins.iter().map(|pin| Directory::new(&[POOLS, pin])).collect();
+        let annotation = two_pins.iter().map(|pin| Directory::new(&[POOLS, ANNOTATION, pin])).collect();
+        let dual_stack = vec![Directory::new(&[DUAL_STACK]), Directory::new(&[DUAL_STACK, &two_pins[0]])];
+        Setups(vec![
+            Setup { directories: spec, settings: closed.clone() },
+            Setup { directories: annotation, settings: open },
+            Setup { directories: dual_stack, settings: closed },
+        ])
+    }
+
+    pub(crate) fn choose(&self, rng: &mut Rng) -> &Setup {
+        &self.0[rng.usize(..self.0.len())]
+    }
+}
+
+impl Default for Setups {
+    fn default() -> Setups {
+        Setups::new()
+    }
+}
+
+impl Directory {
+    fn new(texts: &[&str]) -> Directory {
+        let file =
+            SourceFile { path: PathBuf::from("pools/all.yaml").to_string_lossy().into(), text: texts.concat().into() };
+        let documents = Documents { files: vec![file] };
+        let (desired, mut findings) = lower(&documents);
+        findings.extend(check::files(&desired));
+        assert!(findings.iter().all(|finding| finding.severity != Severity::Error), "{findings:?}");
+        let pins = desired.pins.values().map(|pin| (pin.node.clone(), pin.blocks.iter().copied().collect())).collect();
+        Directory { loaded: Loaded { documents, desired, findings }, pins: Arc::new(pins) }
+    }
+}
+
+impl Setup {
+    /// Everything but the nodes.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        let metadata = json!({"name": "cilium", "namespace": "kube-system", "labels": {"k8s-app": "cilium"}});
+        let container = json!({"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.19.3"});
+        let config = json!({"name": "cilium-config", "namespace": "kube-system"});
+        vec![
+            json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
+                "spec": {"template": {"spec": {"containers": [container]}}}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": config, "data": self.settings}),
+        ]
+    }
+}
+
+/// A node as its kubelet registers it.
+pub(crate) fn node(index: usize, rng: &mut Rng) -> Value {
+    let rack = if rng.bool() { "a" } else { "b" };
+    json!({"apiVersion": "v1", "kind": "Node", "spec": {}, "metadata": {
+        "name": format!("n{index}"), "labels": {"rack": rack}, "creationTimestamp": "2026-01-01T00:00:00Z",
+    }})
+}

@@ -1,0 +1,135 @@
+//! What happens to a cluster without our doing.
+
+use serde_json::{Value, json};
+
+use super::world::{SimWorld, World, Writer, blocks};
+use crate::observed::ObservedKind;
+
+/// One thing that happens to a node, or because of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// Its kubelet reports, which moves the resourceVersion.
+    Heartbeat,
+    /// It is deleted.
+    Deletion,
+    /// It is deleted, and its kubelet registers it again: another UID under the same name.
+    Registration,
+    /// Somebody else writes its blocks, of addresses that are nobody's.
+    Rival,
+    /// Its agent starts with the block that the Node shows, and says so in the CiliumNode.
+    AgentStart,
+    /// The CiliumNode of one that is gone is collected.
+    Collection,
+    /// A write that was given up lands.
+    LateLanding,
+}
+
+impl Disturbance {
+    /// All of them.
+    pub const ALL: [Disturbance; 7] = [
+        Disturbance::Heartbeat,
+        Disturbance::Deletion,
+        Disturbance::Registration,
+        Disturbance::Rival,
+        Disturbance::AgentStart,
+        Disturbance::Collection,
+        Disturbance::LateLanding,
+    ];
+}
+
+impl SimWorld {
+    /// Lets it happen to some node.
+    pub fn disturb(&self, disturbance: Disturbance) {
+        let mut world = self.lock();
+        if disturbance == Disturbance::LateLanding {
+            let late = world.late.len();
+            if late > 0 {
+                let index = world.rng.usize(..late);
+                let (sender, write) = world.late.swap_remove(index);
+                let _ = world.write(&sender, &write);
+            }
+            return;
+        }
+        let names: Vec<(ObservedKind, String)> =
+            world.objects.keys().filter(|(kind, _)| *kind == ObservedKind::Node).cloned().collect();
+        if names.is_empty() {
+            return;
+        }
+        let key = names[world.rng.usize(..names.len())].clone();
+        let node = world.objects[&key].clone();
+        match disturbance {
+            Disturbance::Heartbeat => world.heartbeat(key, node),
+            Disturbance::Deletion => world.remove(&key),
+            Disturbance::Registration => world.register_again(&key, &node),
+            Disturbance::Rival => world.rival(key, node),
+            Disturbance::AgentStart => world.agent_start(&key.1, &node),
+            Disturbance::Collection => world.collect(),
+            Disturbance::LateLanding => {}
+        }
+    }
+
+    /// A node joins.
+    pub fn join(&self, node: Value) {
+        self.lock().create(node);
+    }
+
+    /// Every kubelet reports once, as all do every few minutes.
+    pub fn all_report(&self) {
+        let mut world = self.lock();
+        let nodes: Vec<_> = world.objects.keys().filter(|(kind, _)| *kind == ObservedKind::Node).cloned().collect();
+        for key in nodes {
+            let node = world.objects[&key].clone();
+            world.heartbeat(key, node);
+        }
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.lock().objects.keys().filter(|(kind, _)| *kind == ObservedKind::Node).count()
+    }
+}
+
+impl World {
+    fn heartbeat(&mut self, key: (ObservedKind, String), mut node: Value) {
+        node["status"]["heartbeat"] = json!(self.version);
+        self.put(key, node, Writer::Other);
+    }
+
+    fn register_again(&mut self, key: &(ObservedKind, String), node: &Value) {
+        self.remove(key);
+        let metadata = json!({
+            "name": key.1,
+            "labels": node["metadata"]["labels"],
+            "creationTimestamp": node["metadata"]["creationTimestamp"],
+        });
+        self.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}));
+    }
+
+    fn rival(&mut self, key: (ObservedKind, String), mut node: Value) {
+        if blocks(&node).is_empty() {
+            let block = format!("172.16.{}.0/24", self.version % 256);
+            node["spec"] = json!({"podCIDR": block, "podCIDRs": [block]});
+            self.put(key, node, Writer::Other);
+        }
+    }
+
+    fn collect(&mut self) {
+        let is_orphan = |(kind, name): &&(ObservedKind, String)| {
+            *kind == ObservedKind::CiliumNode && !self.objects.contains_key(&(ObservedKind::Node, name.clone()))
+        };
+        if let Some(orphan) = self.objects.keys().find(is_orphan).cloned() {
+            self.remove(&orphan);
+        }
+    }
+
+    fn agent_start(&mut self, name: &str, node: &Value) {
+        let key = (ObservedKind::CiliumNode, name.to_owned());
+        let blocks: Vec<String> = blocks(node).iter().map(ToString::to_string).collect();
+        if !blocks.is_empty() && !self.objects.contains_key(&key) {
+            let owner = json!([{"kind": "Node", "name": name, "uid": node["metadata"]["uid"]}]);
+            let metadata = json!({"name": name, "ownerReferences": owner});
+            self.create(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata,
+                "spec": {"ipam": {"podCIDRs": blocks}}}));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The objects, their history, and what was done wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fastrand::Rng;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::super::rules::{patched, version_of};
+use super::super::{Operation, Target, Write, WriteError, Written};
+use super::client::SimClient;
+use crate::model::NodeName;
+use crate::net::Block;
+use crate::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Head, ObservedKind};
+
+/// How often what goes wrong, each in so many of a thousand requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The write is committed and the answer lost.
+    pub lost_answer: u32,
+    /// The write is lost before it is committed.
+    pub lost_request: u32,
+    /// The client gives up, and the write lands at some later time.
+    pub late_landing: u32,
+    /// A conflict for no reason.
+    pub conflict: u32,
+    /// A list from a cache that lags behind, with the resourceVersion of that time.
+    pub stale_list: u32,
+    /// A list that cannot be had.
+    pub failed_list: u32,
+}
+
+/// How many earlier states a lagging cache may show.
+const HISTORY: usize = 6;
+
+/// A cluster in memory.
+#[derive(Clone, Debug)]
+pub struct SimWorld(Arc<Mutex<World>>);
+
+pub(super) type Objects = BTreeMap<(ObservedKind, String), Value>;
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) rng: Rng,
+    pub(super) now: Timestamp,
+    pub(super) faults: Faults,
+    pub(super) version: u64,
+    pub(super) objects: Objects,
+    /// Earlier states with their resourceVersions, oldest first.
+    pub(super) history: VecDeque<(u64, Objects)>,
+    /// Writes that were given up and land later.
+    pub(super) late: Vec<(Sender, Write)>,
+    /// Who wrote each block that a node shows, and at which resourceVersion.
+    writers: BTreeMap<(String, Block), (Writer, u64)>,
+    violations: Vec<String>,
+    clients: u32,
+    log: Option<Vec<String>>,
+}
+
+/// What a client had seen and was asked for when it sent a write.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    /// resourceVersion of its last list of Nodes.
+    pub(super) listed_at: u64,
+    /// The pins of its files.
+    pub(super) pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    Ours,
+    Other,
+}
+
+impl SimWorld {
+    /// A world with these objects, given as an API server would list them, UIDs and resourceVersions aside.
+    pub fn new(seed: u64, faults: Faults, objects: Vec<Value>) -> SimWorld {
+        let mut world = World {
+            rng: Rng::with_seed(seed),
+            now: Timestamp::UNIX_EPOCH,
+            faults,
+            version: 0,
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            late: Vec::new(),
+            writers: BTreeMap::new(),
+            violations: Vec::new(),
+            clients: 0,
+            log: None,
+        };
+        for object in objects {
+            world.create(object);
+        }
+        SimWorld(Arc::new(Mutex::new(world)))
+    }
+
+    /// Somebody who works with it. `pins` are those of their files: a write that breaks one is a violation.
+    pub fn client(&self, pins: Arc<BTreeMap<NodeName, Vec<Block>>>) -> SimClient {
+        let name = {
+            let mut world = self.lock();
+            world.clients += 1;
+            world.clients
+        };
+        SimClient::new(name, self.clone(), pins)
+    }
+
+    /// What was done that must never be.
+    pub fn violations(&self) -> Vec<String> {
+        self.lock().violations.clone()
+    }
+
+    /// Keeps a log from now on.
+    pub fn keep_log(&self) {
+        self.lock().log = Some(Vec::new());
+    }
+
+    /// What was logged: a line for each thing that happened, with the resourceVersion of the time.
+    pub fn log(&self) -> Vec<String> {
+        self.lock().log.clone().unwrap_or_default()
+    }
+
+    /// Nothing goes wrong any more, and writes that were under way land now or never.
+    pub fn calm_down(&self) {
+        let mut world = self.lock();
+        world.faults = Faults::default();
+        for (sender, write) in std::mem::take(&mut world.late) {
+            let _ = world.write(&sender, &write);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, duration: SignedDuration) {
+        let mut world = self.lock();
+        world.now = world.now.saturating_add(duration).unwrap_or(Timestamp::MAX);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World {
+    /// Whether something that happens so often happens now.
+    pub(super) fn happens(&mut self, per_mille: u32) -> Happens {
+        if per_mille > 0 && self.rng.u32(..1_000) < per_mille { Happens::Now } else { Happens::Not }
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(format!("{:>4}  {}", self.version, line()));
+        }
+    }
+
+    pub(super) fn create(&mut self, mut object: Value) {
+        let Some(key) = key_of(&object) else { return };
+        let uid = format!("uid-{}", self.version + 1);
+        object["metadata"]["uid"] = json!(uid);
+        self.put(key, object, Writer::Other);
+    }
+
+    /// Puts an object at the next resourceVersion.
+    pub(super) fn put(&mut self, key: (ObservedKind, String), mut object: Value, writer: Writer) {
+        self.remember();
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if key.0 == ObservedKind::Node {
+            let before: Vec<Block> = self.objects.get(&key).map(blocks).unwrap_or_default();
+            for block in blocks(&object).into_iter().filter(|block| !before.contains(block)) {
+                self.writers.insert((key.1.clone(), block), (writer, self.version));
+            }
+        }
+        self.note(|| format!("{} {} written by {writer:?}, shows {:?}", key.0.resource(), key.1, texts(&object)));
+        self.objects.insert(key, object);
+    }
+
+    pub(super) fn remove(&mut self, key: &(ObservedKind, String)) {
+        self.remember();
+        self.version += 1;
+        self.note(|| format!("{} {} is deleted", key.0.resource(), key.1));
+        self.objects.remove(key);
+        self.writers.retain(|(name, _), _| key.0 != ObservedKind::Node || *name != key.1);
+    }
+
+    fn remember(&mut self) {
+        self.history.push_back((self.version, self.objects.clone()));
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+    }
+
+    /// A write of one of ours reaches the server.
+    pub(super) fn write(&mut self, sender: &Sender, write: &Write) -> Result<Written, WriteError> {
+        let (kind, name) = match &write.target {
+            Target::Node(name) => (ObservedKind::Node, name.to_string()),
+            Target::Claims => (ObservedKind::Claims, CLAIMS_NAME.to_owned()),
+            Target::Lock => return Err(WriteError::Forbidden("there is no lock here".to_owned())),
+        };
+        let key = (kind, name);
+        self.note(|| format!("{} {} reaches the server: {:?}", key.0.resource(), key.1, write.operation));
+        match (&write.operation, self.objects.get(&key).cloned()) {
+            (Operation::Create(_), Some(_)) => Err(WriteError::Superseded("already exists".to_owned())),
+            (Operation::Create(object), None) => {
+                self.create(object.clone());
+                let created = self.objects.get(&key).map(version_of);
+                created.map_or_else(
+                    || Err(WriteError::Refused("no such kind".to_owned())),
+                    |version| Ok(Written { version }),
+                )
+            }
+            (Operation::Patch(_), None) => Err(WriteError::Superseded("not found".to_owned())),
+            (Operation::Patch(patch), Some(before)) => {
+                let after = patched(&before, patch)?;
+                if kind == ObservedKind::Node {
+                    self.judge(sender, &key.1, patch, &before, &after);
+                }
+                // As with the real one, a patch that changes nothing does not move the version.
+                if after != before {
+                    self.put(key.clone(), after, Writer::Ours);
+                }
+                Ok(Written { version: version_of(&self.objects[&key]) })
+            }
+        }
+    }
+
+    /// Whether a write of ours to a Node does something that none may ever do.
+    fn judge(&mut self, sender: &Sender, name: &str, patch: &Value, before: &Value, after: &Value) {
+        if patch.pointer("/metadata/uid").is_none() || patch.pointer("/metadata/resourceVersion").is_none() {
+            self.violations.push(format!("{name}: an unguarded write"));
+        }
+        if without_ours(before) != without_ours(after) {
+            self.violations.push(format!("{name}: a field that is not ours was written: {patch}"));
+        }
+        let (held, shown) = (blocks(before), blocks(after));
+        if let Some(moved) = held.iter().find(|block| !shown.contains(block)) {
+            self.violations.push(format!("{name}: {moved} was held and moved: {patch}"));
+        }
+        let new: Vec<Block> = shown.into_iter().filter(|block| !held.contains(block)).collect();
+        for block in &new {
+            self.judge_block(sender, name, *block);
+        }
+    }
+
+    fn judge_block(&mut self, sender: &Sender, name: &str, block: Block) {
+        let pinned = sender.pins.iter().find(|(node, _)| node.as_str() == name).map(|(_, blocks)| blocks);
+        let pinned = pinned.and_then(|blocks| blocks.iter().find(|pin| pin.family() == block.family()));
+        if let Some(pin) = pinned.filter(|pin| **pin != block) {
+            self.violations.push(format!("{name}: pinned to {pin}, was given {block}"));
+        }
+        for ((kind, other), object) in &self.objects {
+            let is_other_node = matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode) && other != name;
+            let overlapping = blocks(object).into_iter().find(|shown| is_other_node && shown.overlaps(block));
+            let Some(shown) = overlapping else { continue };
+            // What another one wrote after our list cannot be known; everything else can.
+            let writer = self.writers.get(&(other.clone(), shown));
+            if writer.is_none_or(|(writer, at)| *writer == Writer::Ours || *at <= sender.listed_at) {
+                self.violations.push(format!("{name}: was given {block}, and {other} has {shown}"));
+            }
+        }
+    }
+}
+
+/// Whether something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Happens {
+    Now,
+    Not,
+}
+
+fn key_of(object: &Value) -> Option<(ObservedKind, String)> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let label = |name: &str| object.pointer("/metadata/labels").and_then(|labels| labels.get(name)?.as_str());
+    let kind = ObservedKind::of(&Head {
+        api_version: text("/apiVersion"),
+        kind: text("/kind"),
+        name: text("/metadata/name"),
+        namespace: text("/metadata/namespace"),
+        app: label("k8s-app"),
+        component: label("component"),
+    })?;
+    Some((kind, text("/metadata/name").to_owned()))
+}
+
+/// Every block that an object shows.
+pub(super) fn blocks(object: &Value) -> Vec<Block> {
+    let annotations = ANNOTATION_KEYS.iter().filter_map(|key| object["metadata"]["annotations"].get(key));
+    let lists = [object.pointer("/spec/podCIDRs"), object.pointer("/spec/ipam/podCIDRs")];
+    let listed = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
+    let mut blocks: Vec<Block> =
+        annotations.chain(listed).filter_map(|text| Block::lenient(text.as_str()?).ok()).collect();
+    blocks.sort();
+    blocks.dedup();
+    blocks
+}
+
+fn texts(object: &Value) -> Vec<String> {
+    blocks(object).iter().map(ToString::to_string).collect()
+}
+
+/// A Node without the fields that we may write.
+fn without_ours(node: &Value) -> Value {
+    let mut node = node.clone();
+    if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("podCIDR");
+        spec.remove("podCIDRs");
+    }
+    let annotations = node.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        annotations.retain(|key, _| !ANNOTATION_KEYS.contains(&key.as_str()));
+    }
+    for pointer in ["/spec", "/metadata/annotations"] {
+        let is_empty = node.pointer(pointer).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
+        let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
+        let parent = if parent.is_empty() { Some(&mut node) } else { node.pointer_mut(parent) };
+        if let Some(parent) = parent.and_then(Value::as_object_mut).filter(|_| is_empty) {
+            parent.remove(key);
+        }
+    }
+    node
+}
