@@ -1,7 +1,7 @@
 //! Rules on the files alone.
 
 use crate::desired::{Desired, Pin, Pool, PoolRange};
-use crate::model::{Finding, ObjectRef, Rule, Severity};
+use crate::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use crate::net::{Block, Range, merge, overlapping_pairs};
 
 /// Private address space: RFC 1918, RFC 6598, RFC 4193.
@@ -108,6 +108,27 @@ pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
         )
     };
     ranges(desired).into_iter().filter_map(finding).collect()
+}
+
+/// A protection must outlive the file of what it protects.
+pub(super) fn protections_beside_what_they_protect(desired: &Desired) -> Vec<Finding> {
+    let Some(policy) = &desired.policy.origin else { return Vec::new() };
+    let protected = &desired.policy.protected;
+    let pools = desired.pools.values().filter(|pool| protected.pools.contains(&pool.name));
+    let pools = pools.map(|pool| (&pool.origin, ObjectRef::pool(&pool.name)));
+    let pins = desired.pins.values().filter(|pin| protected.nodes.contains(&pin.node));
+    let pins = pins.map(|pin| (&pin.origin, ObjectRef::node(&pin.node)));
+    let beside = pools.chain(pins).filter(|(origin, _)| origin.file == policy.file);
+    let finding = |(origin, subject): (&Origin, ObjectRef)| {
+        let message =
+            format!("{subject} is protected by a Policy in its own file: whoever deletes the one deletes both");
+        let finding = Finding::new(Severity::Error, Rule("protection-in-same-file"), message).about(subject);
+        finding
+            .at(origin, "what is protected")
+            .and(policy, "the protection")
+            .help("move the Policy to a file of its own")
+    };
+    beside.map(finding).collect()
 }
 
 pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {

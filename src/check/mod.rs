@@ -12,7 +12,7 @@ use crate::observed::Observed;
 
 /// What the files alone tell.
 pub fn files(desired: &Desired) -> Vec<Finding> {
-    let rules: [fn(&Desired) -> Vec<Finding>; 7] = [
+    let rules: [fn(&Desired) -> Vec<Finding>; 8] = [
         sizes::too_small_for_cilium,
         files::overlapping_pools,
         files::block_pinned_twice,
@@ -20,6 +20,7 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
         files::unusable_address_space,
         files::foreign_address_space,
         files::equal_selectors,
+        files::protections_beside_what_they_protect,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired)).collect();
     findings.sort();

@@ -86,7 +86,7 @@ fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exc
             Measure::DomainCount | Measure::DomainPercent => {
                 let worst = by_domain(&nodes, policy, observed).into_iter().filter_map(|(domain, (changed, all))| {
                     let allowed = name.measure.allows(value, all);
-                    (changed > allowed).then_some((changed - allowed, changed, all, allowed, domain))
+                    (changed > allowed).then(|| (changed - allowed, changed, all, allowed, domain))
                 });
                 if let Some((_, changed, nodes, allowed, domain)) = worst.max() {
                     let domain = Some(domain.escape_debug().to_string());

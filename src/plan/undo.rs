@@ -66,12 +66,12 @@ fn change(
         blocks
     };
     let (before, after) = (blocks(&from), blocks(&to));
-    let pool = before.iter().find_map(|block| desired.pools.values().find(|pool| pool.contains(*block)));
+    let pool = before.iter().chain(&after).find_map(|block| desired.pools.values().find(|pool| pool.contains(*block)));
     Some(Ok(Change {
-        action: if after.is_empty() { Action::Release } else { Action::Update },
+        action: action(&before, &after),
         node: node.name.clone(),
         pool: pool.map(|pool| pool.name.clone()),
-        hazard: if after.is_empty() { Hazard::Destructive } else { Hazard::None },
+        hazard: hazard(&after),
         before,
         after,
         edit: Edit::NodeAnnotations { values: to },
@@ -80,6 +80,19 @@ fn change(
         guard: ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() },
         origin: None,
     }))
+}
+
+fn action(before: &[Block], after: &[Block]) -> Action {
+    match (before, after) {
+        (_, []) => Action::Release,
+        ([], _) => Action::Assign,
+        _ => Action::Update,
+    }
+}
+
+/// The same when the undo plan is made and when it is applied: what a node's agent does in between must not make it stale.
+fn hazard(after: &[Block]) -> Hazard {
+    if after.is_empty() { Hazard::Destructive } else { Hazard::None }
 }
 
 type Values = BTreeMap<&'static str, Option<Block>>;
@@ -131,8 +144,8 @@ fn inverted(change: &Change, undo: Edit) -> Change {
     let after: Vec<Block> = undo.blocks().into_iter().collect();
     let before: Vec<Block> = change.edit.blocks().into_iter().collect();
     Change {
-        action: if after.is_empty() { Action::Release } else { Action::Update },
-        hazard: if after.is_empty() { Hazard::Destructive } else { Hazard::None },
+        action: action(&before, &after),
+        hazard: hazard(&after),
         before,
         after,
         undo: Some(change.edit.clone()),

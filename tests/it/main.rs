@@ -2,14 +2,17 @@
 
 mod agent;
 mod bad_input;
+mod claimed;
 mod classic;
 mod cluster_file;
 mod determinism;
 mod examples;
 mod hostile_server;
 mod properties;
+mod rails;
 mod readme;
 mod saved_plans;
 mod server;
 mod support;
 mod tidy;
+mod undo;

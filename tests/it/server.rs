@@ -212,7 +212,8 @@ fn what_a_user_may_not_see_or_do() {
     assert_eq!(plan["findings"][0]["rule"], "blind-spot");
     assert_eq!(plan["summary"]["assign"], 1);
     let apply = as_user("reader", &["apply", "--auto-approve"]).expect(1);
-    assert!(apply.stdout.contains("not applied Node/n") && apply.stdout.contains("no permission"), "{}", apply.stdout);
+    assert!(apply.stdout.contains("not applied Node/n") && apply.stderr.contains("no permission"), "{}", apply.stderr);
+    assert!(apply.stderr.contains("no lock is taken"), "{}", apply.stderr);
     assert_eq!(server.pod_cidrs()["n"], Vec::<String>::new());
 }
 

@@ -1,0 +1,88 @@
+//! Claims that were left behind, as an apply that was killed leaves them.
+
+use super::support::{Folder, KUBERNETES, cluster, node, pin, pool};
+
+const POOL: &str = "{cidrs: [10.20.0.0/30], blockSize: 31}";
+
+fn folder(claims: &str, more: &[(&str, String)]) -> Folder {
+    let text = claims.replace('"', "\\\"");
+    let map = format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system","uid":"c","resourceVersion":"5"}},"data":{{"claims.json":"{text}"}}}}"#
+    );
+    let items = [map, node("n1", "a", ""), node("n2", "a", "")];
+    let folder =
+        Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, &items)), ("pools/a.yaml", &pool("a", POOL))]);
+    more.iter().for_each(|(name, content)| folder.write(name, content));
+    folder
+}
+
+fn claim(block: &str, node: &str, uid: &str, version: &str) -> String {
+    format!(
+        r#"{{"format_version":"1.0","claims":[{{"block":"{block}","node":"{node}","uid":"{uid}","resource_version":"{version}"}}]}}"#
+    )
+}
+
+/// What each node would get, and what is blocked.
+fn planned(folder: &Folder) -> Vec<(String, String)> {
+    let plan = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let changes = plan["changes"].as_array().unwrap().iter().map(|c| (text(&c["name"]), text(&c["after"][0])));
+    let blocked = plan["blocked"].as_array().unwrap().iter().map(|b| (text(&b["name"]), text(&b["reason"])));
+    changes.chain(blocked).collect()
+}
+
+fn pair(name: &str, block: &str) -> (String, String) {
+    (name.to_owned(), block.to_owned())
+}
+
+#[test]
+fn one_whose_write_may_land_keeps_its_block_for_its_node() {
+    let folder = folder(&claim("10.20.0.0/31", "n2", "uid-n2", "7"), &[]);
+    assert_eq!(planned(&folder), [pair("n1", "10.20.0.2/31"), pair("n2", "10.20.0.0/31")]);
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    let after = folder.read("cluster.json");
+    assert!(after.contains(r#"{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"#), "{after}");
+}
+
+#[test]
+fn one_that_missed_is_dropped() {
+    let folder = folder(&claim("10.20.0.0/31", "n2", "uid-n2", "6"), &[]);
+    assert_eq!(planned(&folder), [pair("n1", "10.20.0.0/31"), pair("n2", "10.20.0.2/31")]);
+}
+
+#[test]
+fn one_of_a_node_that_is_gone_rests_and_its_successor_may_have_it() {
+    let of_gone = folder(&claim("10.20.0.0/31", "gone", "uid-gone", "7"), &[]);
+    assert_eq!(planned(&of_gone)[0], pair("n1", "10.20.0.2/31"));
+    assert!(planned(&of_gone)[1].1.contains("a is full"), "{:?}", planned(&of_gone));
+    let of_predecessor = folder(&claim("10.20.0.0/31", "n2", "uid-older", "7"), &[]);
+    assert_eq!(planned(&of_predecessor), [pair("n1", "10.20.0.2/31"), pair("n2", "10.20.0.0/31")]);
+}
+
+#[test]
+fn rest_ends() {
+    let resting = |time: &str| {
+        format!(r#"{{"format_version":"1.0","resting":[{{"block":"10.20.0.0/31","node":"gone","free_at":"{time}"}}]}}"#)
+    };
+    assert_eq!(planned(&folder(&resting("2020-01-01T00:00:00Z"), &[]))[0], pair("n1", "10.20.0.0/31"));
+    assert_eq!(planned(&folder(&resting("2999-01-01T00:00:00Z"), &[]))[0], pair("n1", "10.20.0.2/31"));
+}
+
+#[test]
+fn a_pin_waits_for_a_claim_of_another_node() {
+    let claims = claim("10.20.0.0/31", "n2", "uid-n2", "7");
+    let folder = folder(&claims, &[("pools/pin.yaml", pin("n1", "10.20.0.0/31"))]);
+    let planned = planned(&folder);
+    // The pin keeps the block from n2, the claim from n1: n2 takes the other one, after which the claim is over.
+    assert_eq!(planned[0], pair("n2", "10.20.0.2/31"));
+    assert!(planned[1].1.contains("10.20.0.0/31 is claimed for node n2"), "{planned:?}");
+}
+
+#[test]
+fn what_is_not_understood_stops_everything() {
+    for text in ["", "{}", r#"{"format_version":"2.0"}"#, &claim("10.20.0.1/31", "n2", "u", "7")] {
+        let folder = folder(text, &[]);
+        let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(8);
+        assert!(ran.stderr.contains("configmaps `cilium-ipam-claims` cannot be read"), "{text}: {}", ran.stderr);
+    }
+}

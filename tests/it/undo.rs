@@ -1,0 +1,99 @@
+//! Undo plans: what they take back, what they say of what cannot be taken back, and when they are stale.
+
+use serde_json::{Value, json};
+
+use super::rails::{dual_stack, running};
+use super::support::{Folder, node};
+
+const KEYS: [&str; 2] = ["network.cilium.io/ipv6-pod-cidr", "io.cilium.network.ipv6-pod-cidr"];
+
+/// Two nodes run on IPv4; both got an IPv6 block by an apply that left `undo.json`.
+fn applied() -> Folder {
+    let folder = dual_stack(&running(&[("n1", "a"), ("n2", "b")]), "{quarantine: 1h}");
+    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--waive", "disruptive-percent"];
+    folder.run(&[&words[..], &["--undo-out", "undo.json"]].concat()).expect(0);
+    folder
+}
+
+fn annotations(folder: &Folder, name: &str) -> Value {
+    let list: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
+    let node = list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == name).unwrap();
+    node["metadata"]["annotations"].clone()
+}
+
+fn undo(folder: &Folder, code: i32) -> String {
+    let ran = folder.run(&["apply", "undo.json", "--cluster", "cluster.json", "--undo-out", "redo.json"]).expect(code);
+    ran.stdout + &ran.stderr
+}
+
+#[test]
+fn what_was_written_is_taken_back_and_can_be_done_again() {
+    let folder = applied();
+    assert_eq!(annotations(&folder, "n1")[KEYS[0]], "fd00:20::/64");
+    let plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
+    assert_eq!((&plan["intent"], &plan["summary"]["release"]), (&json!("undo"), &json!(2)));
+    assert_eq!(plan["waivers"], json!(["release-percent"]), "what it needs is named");
+    assert_eq!(plan["changes"][0]["hazard"], "destructive");
+    undo(&folder, 0);
+    assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
+    assert!(undo(&folder, 0).contains("done already: 2 changes"), "it is not stale, it is done");
+    // The blocks rest, and the nodes that had them get them back.
+    assert!(folder.read("cluster.json").contains(r#"\"resting\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#));
+    folder.run(&["apply", "redo.json", "--cluster", "cluster.json"]).expect(0);
+    assert_eq!(annotations(&folder, "n2")[KEYS[1]], "fd00:20:0:1::/64");
+}
+
+#[test]
+fn freed_blocks_rest() {
+    let folder = applied();
+    undo(&folder, 0);
+    let list = folder.read("cluster.json");
+    let with_newcomer = list.replacen("\"items\":[", &format!("\"items\":[{},", node("n0", "a", "")), 1);
+    folder.write("cluster.json", with_newcomer);
+    let plan = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json", "--waive", "disruptive-percent"]);
+    let plan = plan.expect(0).json();
+    let blocks: Vec<&str> =
+        plan["changes"].as_array().unwrap().iter().filter_map(|change| change["after"][0].as_str()).collect();
+    assert!(blocks.contains(&"fd00:20::/64") && blocks.contains(&"fd00:20:0:1::/64"), "{blocks:?}");
+    let newcomer = plan["changes"].as_array().unwrap().iter().find(|change| change["name"] == "n0").unwrap();
+    assert_eq!(newcomer["after"], json!(["10.20.2.0/24", "fd00:20:0:2::/64"]));
+}
+
+#[test]
+fn what_changed_meanwhile_makes_it_stale() {
+    let folder = applied();
+    let other = folder.read("cluster.json").replace("fd00:20::/64", "fd00:20:0:77::/64");
+    folder.write("cluster.json", other);
+    assert!(undo(&folder, 4).contains("Node/n1: saved"));
+    assert_eq!(annotations(&folder, "n2")[KEYS[0]], "fd00:20:0:1::/64", "nothing may be written");
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_said_before_and_in_the_undo_plan() {
+    let folder = dual_stack(&[node("n", "a", "")], "");
+    let plan = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0).stdout;
+    assert!(plan.contains("1 change cannot be undone: spec.podCIDRs is write-once"), "{plan}");
+    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "undo.json"];
+    let said = folder.run(&words).expect(0).stdout;
+    assert!(said.contains("takes back 0 of 1 change"), "{said}");
+    let plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
+    assert!(plan["blocked"][0]["unblock"].as_str().unwrap().contains("re-create its Node object"));
+    undo(&folder, 0);
+}
+
+#[test]
+fn what_stands_in_an_undo_plan_is_not_trusted() {
+    let folder = applied();
+    let plan = folder.read("undo.json");
+    folder.write("undo.json", plan.replace("fd00:20::/64", "fd00:20:0:9::/64"));
+    assert!(undo(&folder, 1).contains("do not match its digest"));
+}
+
+#[test]
+fn a_place_that_cannot_be_written_stops_before_the_first_write() {
+    let folder = dual_stack(&[node("n", "a", "")], "");
+    let before = folder.read("cluster.json");
+    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "missing/undo.json"];
+    assert!(folder.run(&words).expect(1).stderr.contains("the undo plan cannot be written"));
+    assert_eq!(folder.read("cluster.json"), before);
+}
