@@ -18,10 +18,34 @@ pub(super) fn data(text: &str) -> std::io::Result<()> {
 /// Data as JSON.
 pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
     let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    serde_json::to_writer_pretty(&mut stdout, value)?;
+    serde_json::to_writer_pretty(Harmless(&mut stdout), value)?;
     stdout.write_all(b"\n")?;
     stdout.flush()?;
     Ok(())
+}
+
+/// Passes JSON on with nothing in it that a terminal would take for more than text. What is written must be whole strings at
+/// a time, as serde_json does.
+struct Harmless<W>(W);
+
+impl<W: Write> Write for Harmless<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.0.write_all(render::harmless_json(text).as_bytes())?,
+            Err(_) => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// JSON as text for a file.
+pub(super) fn json_text(value: &impl Serialize) -> std::io::Result<String> {
+    let text = serde_json::to_string_pretty(value)?;
+    Ok(render::harmless_json(&text).into_owned() + "\n")
 }
 
 /// Talk. A stderr that is gone cannot be told about it.

@@ -53,8 +53,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     plan.waivers = arguments.rails.waivers();
     let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
     if let Some(file) = &arguments.out {
-        let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
-        replace_file(file, &(text + "\n"))
+        replace_file(file, &output::json_text(&document)?)
             .map_err(|error| Failure::Failed(format!("the plan cannot be saved to {}: {error}", file.display())))?;
     }
     match arguments.output {

@@ -42,8 +42,7 @@ impl UndoFile {
 
     pub(super) fn write(&mut self, changes: &[&Change], desired: &Desired, observed: &Observed) -> Result<(), Failure> {
         let document = PlanDocument::undoing(changes, &self.directory, desired, observed);
-        let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
-        replace_file(&self.path, &(text + "\n")).map_err(|error| {
+        replace_file(&self.path, &output::json_text(&document)?).map_err(|error| {
             let file = self.path.display();
             Failure::Failed(format!("the undo plan cannot be written to {file}: {error}; see --undo-out"))
         })

@@ -54,7 +54,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         text.push_str(&format!("\nwaived: {}\n", printable(&waivers.join(", "))));
     }
     if !changes.is_empty() {
-        text.push_str(&Paint::Dim.on(&format!("\ndigest {}\n", &digest[..16])));
+        text.push_str(&Paint::Dim.on(&format!("\ndigest {}\n", digest.get(..16).unwrap_or_default())));
     }
     text
 }
@@ -94,7 +94,7 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
     }
     let mut text = String::new();
     for (pool, changes) in pools {
-        let heading = pool.map_or_else(|| "outside every pool".to_owned(), |pool| format!("pool {pool}"));
+        let heading = pool.map_or_else(|| "outside every pool".to_owned(), |pool| format!("pool {}", printable(pool)));
         text.push_str(&format!("\n{} ({})\n", Paint::Bold.on(&heading), count(changes.len(), "change")));
         let shown = &changes[..changes.len().min(limit(detail))];
         let width = |cell: fn(&ChangeDocument) -> String| {
@@ -108,12 +108,13 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
                 _ => ("~", Paint::Yellow),
             };
             let values = values(change);
+            let values = printable(&values);
             let line = format!(
                 "  {} {:names$}  {values:blocks$}  {:15}  {}",
                 paint.on(sign),
-                change.name,
-                change.write_path,
-                change.reason
+                printable(&change.name),
+                printable(&change.write_path),
+                printable(&change.reason)
             );
             text.push_str(line.trim_end());
             text.push('\n');
@@ -152,7 +153,7 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
         let shown = &names[..names.len().min(limit(detail))];
         let rest = names.len() - shown.len();
         let rest = if rest == 0 { String::new() } else { format!(" … and {rest} more") };
-        text.push_str(&format!("  {} {}{rest}\n", Paint::Red.on("!"), shown.join(", ")));
+        text.push_str(&format!("  {} {}{rest}\n", Paint::Red.on("!"), printable(&shown.join(", "))));
         text.push_str(&format!("      {}\n      {}\n", printable(reason), Paint::Dim.on(&printable(unblock))));
     }
     text
@@ -169,10 +170,10 @@ fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
         text.push_str(&format!(
             "  {} {}  {} shows {}, expected {}{author}\n",
             Paint::Yellow.on("?"),
-            entry.name,
-            entry.field,
-            entry.seen,
-            entry.expected
+            printable(&entry.name),
+            printable(&entry.field),
+            printable(&entry.seen),
+            printable(&entry.expected)
         ));
     }
     text + &more(drift.len() - shown.len())

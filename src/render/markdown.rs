@@ -162,5 +162,6 @@ fn cell(text: &str) -> String {
             other => safe.push(other),
         }
     }
-    safe
+    // What a Git host would make a link of.
+    safe.replace("://", "&#58;//").replace("www.", "www&#46;")
 }

@@ -10,4 +10,4 @@ pub use diagnostic::{diagnostics, finding_documents};
 pub use human::{Detail, human};
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
-pub use text::{Paint, count, printable};
+pub use text::{Paint, count, harmless_json, printable};

@@ -46,9 +46,23 @@ pub fn count(number: usize, one: &str) -> String {
 
 /// Control characters, and invisible ones that change the direction or the look of what follows.
 fn is_harmful(c: char) -> bool {
-    let invisible =
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let invisible = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
     invisible || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// JSON text with what is harmful spelled out, which means the same: outside of its strings there is none of it.
+pub fn harmless_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_harmful) {
+        return Cow::Borrowed(json);
+    }
+    let mut units = [0; 2];
+    let mut spelled =
+        |c: char| -> String { c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect() };
+    Cow::Owned(json.chars().map(|c| if is_harmful(c) { spelled(c) } else { c.to_string() }).collect())
 }
 
 /// Text that may hold anything, made harmless for a terminal: what is harmful is spelled out.
@@ -75,6 +89,14 @@ mod tests {
         assert_eq!(count(1, "node"), "1 node");
         assert_eq!(count(0, "node"), "0 nodes");
         assert_eq!(count(1_234_567, "node"), "1,234,567 nodes");
+    }
+
+    #[test]
+    fn json_stays_the_same_json() {
+        let value = serde_json::json!({"a": "x\u{202e}y\u{e0041}\u{1b}ä"});
+        let json = value.to_string();
+        assert!(!harmless_json(&json).contains(is_harmful));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&harmless_json(&json)).unwrap(), value);
     }
 
     #[test]

@@ -199,3 +199,89 @@ fn a_write_that_lost_the_race_against_itself_counts_as_applied() {
     let ran = apply(&folder).expect(0);
     assert!(ran.stdout.contains("Applied 1 change; 0 not applied"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_token_that_expires_midway_is_read_again() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let folder = serve(move |method, path| {
+        if writes_node(method, path) && refused.fetch_add(1, Ordering::SeqCst) == 0 {
+            return (401, r#"{"message":"Unauthorized"}"#.to_owned());
+        }
+        healthy(method, path)
+    });
+    assert!(apply(&folder).expect(0).stdout.contains("Applied 1 change;"));
+    let folder = serve(|method, path| {
+        if writes_node(method, path) {
+            (401, r#"{"message":"Unauthorized"}"#.to_owned())
+        } else {
+            healthy(method, path)
+        }
+    });
+    assert!(apply(&folder).expect(1).stdout.contains("no permission: Unauthorized"));
+}
+
+#[test]
+fn a_server_that_fails_for_a_while_is_waited_for() {
+    for status in [500, 502, 503, 504] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let folder = serve(move |method, path| match asked.fetch_add(1, Ordering::SeqCst) % 3 {
+            0 => (status, r#"{"message":"etcdserver: leader changed"}"#.to_owned()),
+            _ => healthy(method, path),
+        });
+        let words = ["apply", "--kubeconfig", "kubeconfig", "--auto-approve", "--patience", "20s"];
+        assert!(folder.run(&words).expect(0).stdout.contains("Applied 1 change;"), "{status}");
+    }
+}
+
+#[test]
+fn it_stops_with_an_exact_list() {
+    let nodes: Vec<String> =
+        (1..=4).map(|n| format!(r#"{{"metadata":{{"name":"n{n}","uid":"u{n}","resourceVersion":"1"}}}}"#)).collect();
+    let list = format!(r#"{{"kind":"NodeList","metadata":{{}},"items":[{}]}}"#, nodes.join(","));
+    let folder = serve(move |method, path| match (method, path.split('?').next().unwrap()) {
+        ("GET", "/api/v1/nodes") => (200, list.clone()),
+        ("PATCH", "/api/v1/nodes/n2") => (422, r#"{"message":"spec is invalid"}"#.to_owned()),
+        ("PATCH", "/api/v1/nodes/n3") => (503, r#"{"message":"no endpoints"}"#.to_owned()),
+        _ => healthy(method, path),
+    });
+    let words = ["apply", "--kubeconfig", "kubeconfig", "--auto-approve", "--patience", "1s", "--parallelism", "1"];
+    let report = folder.run(&[&words[..], &["-o", "json"]].concat()).expect(7).json();
+    let names = |key: &str| {
+        let lines = report[key].as_array().unwrap().iter();
+        lines.map(|line| line["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names("applied"), names("not_applied"), names("unknown")),
+        (vec!["n1".into()], vec!["n2".into(), "n4".into()], vec!["n3".into()])
+    );
+    assert_eq!(report["undo"]["irreversible"], 2, "what may have been written is in the undo plan");
+}
+
+#[test]
+fn a_list_that_is_older_than_the_claims_is_not_used() {
+    let folder = serve(|method, path| {
+        let (status, body) = healthy(method, path);
+        let version = if path.contains("cilium-ipam-claims") { "7" } else { "6" };
+        (
+            status,
+            body.replace(
+                r#""metadata":{},"items""#,
+                &format!(r#""metadata":{{"resourceVersion":"{version}"}},"items""#),
+            ),
+        )
+    });
+    let ran = plan(&folder).expect(8);
+    assert!(ran.stderr.contains("older than the claims that were read before it (6 < 7)"), "{}", ran.stderr);
+}
+
+#[test]
+fn nodes_are_listed_as_of_the_moment_of_cilium_nodes() {
+    let folder = serve(|method, path| {
+        let (status, body) = healthy(method, path);
+        if path.starts_with("/api/v1/nodes") && !path.contains("&resourceVersion=42&resourceVersionMatch=Exact") {
+            return (400, r#"{"message":"not that moment"}"#.to_owned());
+        }
+        (status, body.replace(r#""metadata":{},"items""#, r#""metadata":{"resourceVersion":"42"},"items""#))
+    });
+    plan(&folder).expect(0);
+}

@@ -8,6 +8,8 @@ mod cluster_file;
 mod determinism;
 mod examples;
 mod hostile_server;
+mod hostile_text;
+mod lock;
 mod properties;
 mod rails;
 mod readme;

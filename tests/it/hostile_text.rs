@@ -1,0 +1,113 @@
+//! Text that may come from anywhere never reaches a terminal, a comment or a page as more than text.
+
+use super::support::{Folder, KUBERNETES, cluster, pool};
+
+/// Colours, a title, the direction of text, invisible tags, markup and links. JSON escapes, so that they fit into a cluster file.
+const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example"#;
+
+fn harmful(c: char) -> bool {
+    let invisible = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}');
+    invisible || (c.is_control() && c != '\n' && c != '\t')
+}
+
+fn folder() -> Folder {
+    let h = HOSTILE;
+    let cidr = "network.cilium.io/ipv4-pod-cidr";
+    let manager = format!(
+        r#"[{{"manager":"{h}","operation":"Update","time":"{h}","fieldsV1":{{"f:metadata":{{"f:annotations":{{"f:{cidr}":{{}}}}}}}}}}]"#
+    );
+    let item = |kind: &str, metadata: &str, rest: &str| {
+        let (api, kind) = kind.rsplit_once('/').unwrap();
+        format!(r#"{{"apiVersion":"{api}","kind":"{kind}","metadata":{{{metadata}}},{rest}}}"#)
+    };
+    let identity = r#""uid":"u","resourceVersion":"1""#;
+    let items = [
+        item("v1/Node", &format!(r#""name":"labels",{identity},"labels":{{"rack":"{h}","{h}":"x"}}"#), r#""spec":{}"#),
+        item("v1/Node", &format!(r#""name":"annotated",{identity},"annotations":{{"{cidr}":"{h}"}}"#), r#""spec":{}"#),
+        item(
+            "v1/Node",
+            &format!(
+                r#""name":"drifted",{identity},"annotations":{{"{cidr}":"10.20.9.0/24"}},"managedFields":{manager}"#
+            ),
+            r#""spec":{"podCIDR":"10.20.8.0/24","podCIDRs":["10.20.8.0/24"]}"#,
+        ),
+        item("v1/Node", &format!(r#""name":"{h}",{identity}"#), &format!(r#""spec":{{"podCIDR":"{h}"}}"#)),
+        item(
+            "v1/Node",
+            &format!(r#""name":"spec","uid":"{h}","resourceVersion":"{h}""#),
+            &format!(r#""spec":{{"podCIDRs":["{h}"]}}"#),
+        ),
+        item(
+            "v1/Node",
+            r#""name":"addressed","uid":"u","resourceVersion":"1""#,
+            &format!(r#""spec":{{}},"status":{{"addresses":[{{"type":"{h}","address":"{h}"}}]}}"#),
+        ),
+        item(
+            "cilium.io/v2/CiliumNode",
+            &format!(r#""name":"{h}""#),
+            &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#),
+        ),
+        item("cilium.io/v2/CiliumNode", r#""name":"labels""#, &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#)),
+        item(
+            "cilium.io/v2alpha1/CiliumLoadBalancerIPPool",
+            &format!(r#""name":"{h}""#),
+            &format!(r#""spec":{{"blocks":[{{"cidr":"{h}"}},{{"cidr":"10.20.0.0/24"}}]}}"#),
+        ),
+        item(
+            "networking.k8s.io/v1/ServiceCIDR",
+            &format!(r#""name":"{h}""#),
+            &format!(r#""spec":{{"cidrs":["{h}"]}}"#),
+        ),
+    ];
+    let settings = format!(r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true""#);
+    let yaml = format!("metadata: {{name: z, labels: {{a: \"{}\"}}}}", HOSTILE.replace("\\uDB40\\uDC41", ""));
+    Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", &settings, &items)),
+        ("pools/a.yaml", &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}")),
+        (
+            "bad/a.yaml",
+            &format!(
+                "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\n{yaml}\nspec: {{cidrs: [\"{}\"], \"{}\": 1}}\n",
+                "\\e[31m\\u202e<script>", "\\e[31m\\u202e<b>"
+            ),
+        ),
+        ("evil/\u{202e}\u{1b}[31m.yaml", "kind: [\n"),
+    ])
+}
+
+#[test]
+fn nothing_harmful_is_printed_anywhere() {
+    let folder = folder();
+    let on = ["--cluster", "cluster.json"];
+    let commands: [(&[&str], i32); 10] = [
+        (&["plan", "--full"], 0),
+        (&["plan", "-o", "json"], 0),
+        (&["plan", "-o", "markdown"], 0),
+        (&["show", "nodes"], 0),
+        (&["show", "nodes", "-o", "json"], 0),
+        (&["show", "pools"], 0),
+        (&["plan", "bad"], 3),
+        (&["plan", "bad", "-o", "markdown"], 3),
+        (&["plan", "evil"], 3),
+        (&["apply", "--auto-approve"], 0),
+    ];
+    for (command, code) in commands {
+        let ran = folder.run(&[command, &on[..]].concat()).expect(code);
+        for text in [&ran.stdout, &ran.stderr] {
+            let found = text.chars().find(|c| harmful(*c));
+            assert!(found.is_none(), "{command:?} prints {found:?}:\n{}", text.escape_debug());
+        }
+    }
+}
+
+#[test]
+fn markdown_has_no_markup_but_ours() {
+    let folder = folder();
+    let text = folder.run(&["plan", "-o", "markdown", "--cluster", "cluster.json"]).expect(0).stdout
+        + &folder.run(&["plan", "bad", "-o", "markdown", "--cluster", "cluster.json"]).expect(3).stdout;
+    assert!(text.contains("&lt;script&gt;"), "the test reaches it: {text}");
+    let text = text.replace("\\]", "");
+    for markup in ["<script", "<b>", "](http", "://", "www.", "**b**"] {
+        assert!(!text.contains(markup), "{markup}: {text}");
+    }
+}

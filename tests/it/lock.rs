@@ -1,0 +1,75 @@
+//! The lock and the claims on a real API server.
+
+use serde_json::{Value, json};
+use testbed::Options;
+
+use super::server::{Server, kubernetes, node};
+use super::support::pool;
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+
+fn server() -> Server {
+    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    server.nodes([node("n1", json!({})), node("n2", json!({}))]);
+    server
+}
+
+fn now(add: i64) -> String {
+    let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(add);
+    format!("{now:.6}")
+}
+
+/// As another apply that holds the lock would leave it.
+fn somebody_holds(server: &Server, seconds: i64) {
+    let annotations = json!({"cilium-ipam.io/operation": "apply"});
+    let spec = json!({"holderIdentity": "alice@laptop", "leaseDurationSeconds": seconds, "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": now(0)});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "cilium-ipam", "annotations": annotations}, "spec": spec});
+    server.plane.create(LEASES, &lease).unwrap();
+}
+
+fn lease(server: &Server) -> Value {
+    server.plane.get(&format!("{LEASES}/cilium-ipam")).unwrap()
+}
+
+#[test]
+fn who_holds_the_lock_is_told_and_waited_for() {
+    let server = server();
+    somebody_holds(&server, 3_600);
+    let refused = server.run(&["apply", "--auto-approve"]).expect(6).stderr;
+    assert!(refused.contains("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply"), "{refused}");
+    assert!(refused.contains("--lock-timeout"), "{refused}");
+    assert!(server.pod_cidrs().values().all(Vec::is_empty));
+    // The last sign of life of somebody who was killed grows old.
+    let spec = json!({"leaseDurationSeconds": 3, "renewTime": now(0)});
+    server.plane.patch(&format!("{LEASES}/cilium-ipam"), &json!({"spec": spec})).unwrap();
+    let ran = server.run(&["apply", "--auto-approve", "--lock-timeout", "60s"]).expect(0);
+    assert!(ran.stderr.contains("waiting for alice@laptop"), "{}", ran.stderr);
+    assert_eq!(lease(&server)["spec"]["holderIdentity"], "", "it is given back");
+    assert_eq!(server.pod_cidrs()["n2"], ["10.20.1.0/24"]);
+}
+
+#[test]
+fn no_lock_is_needed_for_blocks_to_stay_unique() {
+    let server = server();
+    somebody_holds(&server, 3_600);
+    server.run(&["apply", "--auto-approve", "--no-lock"]).expect(0);
+    assert_eq!(lease(&server)["spec"]["holderIdentity"], "alice@laptop");
+    let claims = server.plane.get("/api/v1/namespaces/kube-system/configmaps/cilium-ipam-claims").unwrap();
+    assert_eq!(claims["metadata"]["labels"]["app.kubernetes.io/managed-by"], "cilium-ipam");
+    assert_eq!(claims["data"]["claims.json"], r#"{"format_version":"1.0","claims":[],"resting":[]}"#);
+}
+
+#[test]
+fn a_claim_of_another_apply_is_kept_on_the_real_server_too() {
+    let server = server();
+    let n2 = server.plane.get("/api/v1/nodes/n2").unwrap();
+    let (uid, version) = (&n2["metadata"]["uid"], &n2["metadata"]["resourceVersion"]);
+    let claim = json!({"block": "10.20.0.0/24", "node": "n2", "uid": uid, "resource_version": version});
+    let claims = json!({"format_version": "1.0", "claims": [claim]}).to_string();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims"}, "data": {"claims.json": claims}});
+    server.plane.create("/api/v1/namespaces/kube-system/configmaps", &map).unwrap();
+    server.run(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(server.pod_cidrs()["n1"], ["10.20.1.0/24"]);
+    assert_eq!(server.pod_cidrs()["n2"], ["10.20.0.0/24"]);
+}
