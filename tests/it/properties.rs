@@ -22,6 +22,18 @@ struct World {
     /// Reserved blocks of pool a.
     reserved: BTreeSet<u8>,
     priority: i8,
+    /// Number of a block, the node that it is claimed for, and the claim's state.
+    claims: BTreeMap<u8, (usize, ClaimState)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClaimState {
+    /// Its write may land.
+    Pending,
+    /// The node has moved on.
+    Missed,
+    /// It was of an earlier object of that name.
+    OfPredecessor,
 }
 
 const RACK_A: std::ops::Range<u8> = 0..8;
@@ -64,7 +76,33 @@ impl World {
             let object = node(&name, &rack.to_string(), &held.map(|cidr| holds(&cidr)).unwrap_or_default());
             reader.object(ObservedKind::Node, &object).unwrap();
         }
+        let claims: Vec<String> = self.claims.iter().map(|(number, claim)| self.claim(*number, claim)).collect();
+        let claims = format!(r#"{{"format_version":"1.0","claims":[{}]}}"#, claims.join(","));
+        let claims =
+            serde_json::json!({"metadata": {"uid": "c", "resourceVersion": "1"}, "data": {"claims.json": claims}});
+        reader.object(ObservedKind::Claims, &claims.to_string()).unwrap();
         reader.finish(jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    fn claim(&self, number: u8, (node, state): &(usize, ClaimState)) -> String {
+        let (uid, version) = match state {
+            ClaimState::Pending => ("uid", "7"),
+            ClaimState::Missed => ("uid", "6"),
+            ClaimState::OfPredecessor => ("older", "7"),
+        };
+        let block = block(number);
+        format!(r#"{{"block":"{block}","node":"n{node:02}","uid":"{uid}-n{node:02}","resource_version":"{version}"}}"#)
+    }
+
+    /// What is kept for a node, by number of the block.
+    fn spoken_for(&self) -> BTreeMap<u8, usize> {
+        let exists = |node: usize| node < self.nodes.len();
+        let is_dead = |number: u8, node: usize, state: ClaimState| {
+            let shown = exists(node) && self.nodes[node].1 == Some(number);
+            exists(node) && (state == ClaimState::Missed || (state == ClaimState::Pending && shown))
+        };
+        let alive = self.claims.iter().filter(|(number, (node, state))| !is_dead(**number, *node, *state));
+        alive.map(|(number, (node, _))| (*number, *node)).collect()
     }
 
     fn plan(&self, given: &BTreeMap<String, Block>) -> Option<Plan> {
@@ -75,13 +113,17 @@ impl World {
     fn naive(&self) -> BTreeMap<String, String> {
         let mut taken: BTreeSet<u8> = self.nodes.iter().filter_map(|(_, held)| *held).collect();
         let pinned: BTreeMap<usize, u8> = self.pins.iter().copied().collect();
+        let spoken_for = self.spoken_for();
+        let held_by_any = taken.clone();
         let mut given = BTreeMap::new();
         for (node, number) in pinned.iter().filter(|(node, _)| **node < self.nodes.len()) {
-            if self.nodes[*node].1.is_none() && !taken.contains(number) {
+            let is_claimed = spoken_for.get(number).is_some_and(|claimant| claimant != node);
+            if self.nodes[*node].1.is_none() && !taken.contains(number) && !is_claimed {
                 given.insert(format!("n{node:02}"), block(*number));
             }
         }
         taken.extend(pinned.values());
+        taken.extend(spoken_for.keys());
         for (index, (rack, held)) in self.nodes.iter().enumerate() {
             if held.is_some() || pinned.contains_key(&index) {
                 continue;
@@ -91,12 +133,19 @@ impl World {
                 'b' => RACK_B.collect(),
                 _ => Vec::new(),
             };
-            let in_order: Vec<u8> = if self.priority > 0 {
-                FALLBACK.chain(own).collect()
-            } else {
-                own.into_iter().chain(FALLBACK).collect()
+            let mut pools = vec![own, FALLBACK.collect()];
+            if self.priority > 0 {
+                pools.reverse();
+            }
+            let is_kept = |number: &&u8| {
+                let spoken = spoken_for.get(number) == Some(&index);
+                spoken && !held_by_any.contains(number) && !pinned.values().any(|pin| pin == *number)
             };
-            if let Some(number) = in_order.into_iter().find(|number| !taken.contains(number)) {
+            let of_pool = |pool: &Vec<u8>| {
+                let free = || pool.iter().find(|number| !taken.contains(number));
+                pool.iter().find(is_kept).or_else(free).copied()
+            };
+            if let Some(number) = pools.iter().find_map(of_pool) {
                 taken.insert(number);
                 given.insert(format!("n{index:02}"), block(number));
             }
@@ -110,14 +159,17 @@ fn worlds() -> impl Strategy<Value = World> {
     let racks = prop::collection::vec(prop::sample::select(vec!['a', 'b', 'c']), 0..20);
     let pins = prop::collection::btree_map(0usize..22, 0u8..20, 0..5);
     let reserved = prop::collection::btree_set(0u8..8, 0..4);
-    (racks, held, pins, reserved, -1i8..=1, any::<u64>()).prop_map(|(racks, held, pins, reserved, priority, seed)| {
+    let states = prop::sample::select(vec![ClaimState::Pending, ClaimState::Missed, ClaimState::OfPredecessor]);
+    let claims = prop::collection::btree_map(0u8..20, (0usize..22, states), 0..5);
+    let parts = (racks, held, pins, reserved, claims, -1i8..=1, any::<u64>());
+    parts.prop_map(|(racks, held, pins, reserved, claims, priority, seed)| {
         let mut held: Vec<u8> = held.into_iter().collect();
         let mut turn = seed;
         let nodes = racks.into_iter().map(|rack| {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (rack, if turn >> 63 == 1 { held.pop() } else { None })
         });
-        World { nodes: nodes.collect(), pins: pins.into_iter().collect(), reserved, priority }
+        World { nodes: nodes.collect(), pins: pins.into_iter().collect(), reserved, priority, claims }
     })
 }
 
@@ -125,8 +177,13 @@ fn given(plan: &Plan) -> BTreeMap<String, Block> {
     plan.changes.iter().map(|change| (change.node.to_string(), change.after[0])).collect()
 }
 
+/// `cargo xtask prove properties` asks for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn plans_as_the_naive_planner_does(world in worlds()) {
