@@ -65,7 +65,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let mut loaded = load_valid(&directory)?;
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
-    let wish = LockWish { holder: holder(), operation: "apply".to_owned(), timeout: arguments.lock_timeout };
+    let job = Job::saved(&loaded, saved.as_ref());
+    let operation = if job.undo.is_some() { "undo" } else { "apply" }.to_owned();
+    let wish = LockWish { holder: holder(), operation, timeout: arguments.lock_timeout };
     let lock = match arguments.no_lock {
         true => Lock::NotKept,
         false => take(&cluster, &wish, &mut tell_of_holder).await?,
@@ -73,7 +75,6 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     if let Lock::Unavailable(why) = &lock {
         output::warn(&format!("no lock is taken, blocks stay unique without it: {}", printable(why)));
     }
-    let job = Job::saved(&loaded, saved.as_ref());
     hold(&cluster, &wish, lock, locked(arguments, common, &cluster, job, saved.as_ref(), &directory)).await
 }
 

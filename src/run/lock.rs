@@ -103,8 +103,17 @@ pub async fn hold<C: Cluster, T>(cluster: &C, wish: &LockWish, lock: Lock, work:
             never = renewing() => match never {},
         }
     };
-    let _ = cluster.write(&Write::give_lock_back(&version)).await;
+    give_back(cluster, wish).await;
     outcome
+}
+
+/// Reads it again before: a renewal may have been under way. What cannot be given back grows old.
+async fn give_back<C: Cluster>(cluster: &C, wish: &LockWish) {
+    if let Ok(LockSeen::Record(record)) = cluster.lock().await
+        && record.holder == wish.holder
+    {
+        let _ = cluster.write(&Write::give_lock_back(&record.version)).await;
+    }
 }
 
 fn held(record: &LockRecord) -> ClusterError {

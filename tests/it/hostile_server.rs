@@ -93,7 +93,7 @@ fn plan(folder: &Folder) -> Ran {
 
 #[test]
 fn a_healthy_one_is_believed() {
-    let folder = serve(|method, path| healthy(method, path));
+    let folder = serve(healthy);
     assert!(plan(&folder).expect(0).stdout.contains("10.20.0.0/24"));
 }
 

@@ -133,7 +133,7 @@ impl World {
                 'b' => RACK_B.collect(),
                 _ => Vec::new(),
             };
-            let mut pools = vec![own, FALLBACK.collect()];
+            let mut pools: [Vec<u8>; 2] = [own, FALLBACK.collect()];
             if self.priority > 0 {
                 pools.reverse();
             }
