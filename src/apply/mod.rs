@@ -71,7 +71,7 @@ pub async fn apply<C: Cluster>(
             under_way.push(async move { (index, cluster.write(&Write::from(change)).await) });
         }
         let Some((index, result)) = under_way.next().await else { return outcomes };
-        if matches!(result, Err(WriteError::Forbidden(_) | WriteError::Unknown(_))) {
+        if matches!(result, Err(WriteError::Forbidden(_) | WriteError::Busy(_) | WriteError::Unknown(_))) {
             stop.request();
         }
         outcomes[index] = Outcome::from(result);
@@ -84,7 +84,9 @@ impl From<Result<Written, WriteError>> for Outcome {
         match result {
             Ok(Written { version: _ }) => Outcome::Applied,
             Err(WriteError::Superseded(why)) => Outcome::Superseded(why),
-            Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => Outcome::Refused(error.to_string()),
+            Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_) | WriteError::Busy(_))) => {
+                Outcome::Refused(error.to_string())
+            }
             Err(WriteError::Unknown(why)) => Outcome::Unknown(why),
         }
     }

@@ -13,8 +13,6 @@ pub struct Witness<'w> {
     pub resource_version: &'w str,
     /// The blocks that the Node shows, in any field.
     pub shown: Vec<Block>,
-    /// The blocks that the object of its name shows which is created for it.
-    pub created: Vec<Block>,
 }
 
 /// What has become of a claim.
@@ -38,8 +36,7 @@ pub fn fate(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> Fate 
         ClaimGuard::Version(_) if witness.shown.contains(&block) => Fate::Shown,
         ClaimGuard::Version(version) if version == witness.resource_version => Fate::Pending,
         ClaimGuard::Version(_) => Fate::Missed,
-        ClaimGuard::Creation if witness.created.contains(&block) => Fate::Shown,
-        // An object of that name which shows another block may be deleted, and then the creation lands after all.
+        // Whatever the created object shows, it may be deleted, and then a creation that is under way lands after all.
         ClaimGuard::Creation => Fate::Pending,
     }
 }

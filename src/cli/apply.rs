@@ -17,9 +17,9 @@ use super::{Common, Format, Reached, load_valid, output};
 use crate::apply::{Event, Stop};
 use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
-use crate::plan::{Change, Intent, Plan, PlanDocument, Staleness, refusals, still_wanted};
+use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
 use crate::render::{Detail, Paint, count, diagnostics, human, printable};
-use crate::run::{Applied, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
+use crate::run::{Applied, BATCH, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]
@@ -65,11 +65,15 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let mut loaded = load_valid(&directory)?;
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
-    let job = Job::saved(&loaded, saved.as_ref());
+    let waivers = match &saved {
+        Some(saved) => saved.waivers.iter().filter_map(|name| name.parse().ok()).collect(),
+        None => arguments.rails.waivers(),
+    };
+    let job = Job::saved(&loaded, saved.as_ref(), &waivers);
     let operation = if job.undo.is_some() { "undo" } else { "apply" }.to_owned();
     let wish = LockWish { holder: holder(), operation, timeout: arguments.lock_timeout };
     let lock = match arguments.no_lock {
-        true => Lock::NotKept,
+        true => Lock::None,
         false => take(&cluster, &wish, &mut tell_of_holder).await?,
     };
     if let Lock::Unavailable(why) = &lock {
@@ -87,23 +91,18 @@ async fn locked(
     saved: Option<&PlanDocument>,
     directory: &Path,
 ) -> Result<Reached, Failure> {
-    let (observed, mut plan) = observe_and_plan(cluster, &job).await?;
-    plan.waivers = match saved {
-        Some(saved) => saved.waivers.iter().filter_map(|name| name.parse().ok()).collect(),
-        None => arguments.rails.waivers(),
-    };
-    let waivers = plan.waivers.clone();
+    let (observed, plan) = observe_and_plan(cluster, &job).await?;
     let changes = match saved {
         Some(saved) => saved_changes(saved, &plan, &observed)?,
         None => approved_changes(arguments, common, job, plan, directory).await?,
     };
-    let mut refusals = refusals(&changes, &job.loaded.desired, &observed);
-    refusals.retain(|refusal| !refusal.waiver.is_some_and(|name| waivers.contains(&name)));
+    let refusals = job.refusals(&changes, &observed);
     if !refusals.is_empty() {
-        return Err(Failure::Refused(refusals));
+        return Err(Failure::Refused(refusals.iter().map(RefusalDocument::from).collect()));
     }
     let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
     if !changes.is_empty() {
+        undo.claim_place()?;
         undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;
     }
     // With nothing to write it still puts claims to rest that nobody has any more.
@@ -123,7 +122,8 @@ fn holder() -> String {
     let machine = name("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
     let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
     let person = name("USER").map(|person| person + "@").unwrap_or_default();
-    format!("{person}{machine} (process {})", std::process::id())
+    // Two machines may have one name.
+    format!("{person}{machine} (process {}, {:06x})", std::process::id(), fastrand::u32(..1 << 24))
 }
 
 /// A saved plan is a JSON object, whatever its name; anything else is a place with YAML files.
@@ -143,7 +143,12 @@ fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
 }
 
 fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Result<Vec<Change>, Failure> {
+    // What was refused when it was saved is refused for good: the flags of that time are not known any more.
+    if !saved.refusals.is_empty() {
+        return Err(Failure::Refused(saved.refusals.clone()));
+    }
     match still_wanted(saved, plan, observed) {
+        Staleness::Stale(differences) if saved.intent == Intent::Undo => Err(Failure::StaleUndo(differences)),
         Staleness::Stale(differences) => Err(Failure::Stale(differences)),
         Staleness::Current { changes, further, done } => {
             if done > 0 {
@@ -214,7 +219,8 @@ async fn send(
     });
     let mut progress = Progress::new(changes.len());
     let mut on_event = |event: Event<'_>| progress.event(&event);
-    let mut sending = Sending { parallelism: arguments.parallelism, stop: &stop, on_event: &mut on_event };
+    let mut sending =
+        Sending { batch: BATCH, parallelism: arguments.parallelism, stop: &stop, on_event: &mut on_event };
     let result = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
     progress.finish();
     watcher.abort();

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use super::Reached;
 use super::output::{talk, warn};
 use crate::cluster::{ClusterError, WriteError};
-use crate::plan::Refusal;
-use crate::render::Paint;
+use crate::plan::RefusalDocument;
+use crate::render::{Paint, printable};
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -19,8 +19,10 @@ pub(super) enum Failure {
     Invalid(String),
     /// A saved plan no longer fits; the differences.
     Stale(Vec<String>),
+    /// An undo plan no longer fits; the differences.
+    StaleUndo(Vec<String>),
     /// Limits or protections speak against it.
-    Refused(Vec<Refusal>),
+    Refused(Vec<RefusalDocument>),
     /// Another process holds the lock, or was faster with every change.
     Beaten(String),
     /// Some changes were applied and others not.
@@ -69,27 +71,27 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
         }
         Err(Failure::Failed(message)) => (1, message, ""),
         Err(Failure::Stale(differences)) => {
-            let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
-            (
-                4,
-                format!("the saved plan is stale; nothing was written:{lines}"),
-                "run `cilium-ipam plan` again and review it",
-            )
+            (4, stale("saved", &differences), "run `cilium-ipam plan` again and review it")
         }
+        Err(Failure::StaleUndo(differences)) => (
+            4,
+            stale("undo", &differences),
+            "what it lists has changed since; take it back by hand, or plan from the files",
+        ),
         Err(Failure::Refused(refusals)) => {
-            let line = |refusal: &Refusal| format!("\n  {}\n    {}", refusal.message, refusal.help);
+            let line = |refusal: &RefusalDocument| format!("\n  {}\n    {}", refusal.message, refusal.help);
             let lines: String = refusals.iter().map(line).collect();
             (5, format!("refused; nothing was written:{}", lines), "")
         }
         Err(Failure::Beaten(message)) => {
-            (6, message, "run it again when the other one is done, or wait for it with --lock-timeout 5m")
+            (6, message, "run it again when the other one is done; on a live cluster --lock-timeout 5m waits for it")
         }
         Err(Failure::Partly(message)) => {
             (7, message, "run it again: what was applied stays, and the rest is planned anew")
         }
         Err(Failure::Cluster(error)) => (8, error.to_string(), hint_for(&error)),
     };
-    warn(&format!("{}: {message}", Paint::Red.on("error")));
+    warn(&format!("{}: {}", Paint::Red.on("error"), printable(&message)));
     if !hint.is_empty() {
         warn(&format!("{}: {hint}", Paint::Bold.on("hint")));
     }
@@ -102,6 +104,11 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+fn stale(what: &str, differences: &[String]) -> String {
+    let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
+    format!("the {what} plan is stale; nothing was written:{lines}")
+}
+
 fn hint_for(error: &ClusterError) -> &'static str {
     match error {
         ClusterError::Unreachable(_) | ClusterError::Credentials(_) => {
@@ -109,10 +116,10 @@ fn hint_for(error: &ClusterError) -> &'static str {
         }
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
         ClusterError::Stale { .. } | ClusterError::Expired { .. } => "the cluster is busy; try again",
+        ClusterError::Object(_) => "mend or remove the object; the claims may be emptied when no apply runs",
         ClusterError::File { .. } => "make one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
-        | ClusterError::Object(_)
         | ClusterError::Held { .. }
         | ClusterError::Claims(_)
         | ClusterError::Locked { .. } => "",

@@ -49,8 +49,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         return Err(invalid(arguments, &loaded)?);
     }
     let cluster = common.target(Opening::Read).await?;
-    let (_, mut plan) = observe_and_plan(&cluster, &Job::files(&loaded)).await?;
-    plan.waivers = arguments.rails.waivers();
+    let waivers = arguments.rails.waivers();
+    let (_, plan) = observe_and_plan(&cluster, &Job::saved(&loaded, None, &waivers)).await?;
     let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
     if let Some(file) = &arguments.out {
         replace_file(file, &output::json_text(&document)?)

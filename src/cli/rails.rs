@@ -12,7 +12,7 @@ pub(super) struct Rails {
     /// Let the plan exceed this limit, such as `release-percent`; once for each limit.
     #[arg(long, value_name = "LIMIT")]
     waive: Vec<LimitName>,
-    /// Set a limit, such as `disruptive-count=3`, over what the Policy says.
+    /// Set a limit, such as `disruptive-count=3`, where the Policy says more or nothing.
     #[arg(long, value_name = "LIMIT=N")]
     limit: Vec<Setting>,
     /// Protect this node, too.
@@ -40,10 +40,14 @@ impl FromStr for Setting {
 }
 
 impl Rails {
-    /// Puts the flags over the Policy.
+    /// Adds the flags to the Policy.
     pub(super) fn amend(&self, policy: &mut Policy) {
         let Rails { waive: _, limit, protect_node, protect_pool } = self;
-        policy.limits.extend(limit.iter().map(|setting| (setting.name, setting.value)));
+        for Setting { name, value } in limit {
+            // To do more than the Policy allows takes a waiver, which leaves a trace.
+            let limit = policy.limits.entry(*name).or_insert(*value);
+            *limit = (*limit).min(*value);
+        }
         policy.protected.nodes.extend(protect_node.iter().cloned());
         policy.protected.pools.extend(protect_pool.iter().cloned());
     }

@@ -28,7 +28,15 @@ pub(super) struct Undo {
 /// Written before the first change, so that a kill leaves it behind, and again with what was really applied.
 pub(super) struct UndoFile {
     path: PathBuf,
+    naming: Naming,
     directory: String,
+}
+
+/// Who named the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    Person,
+    Time,
 }
 
 impl UndoFile {
@@ -36,16 +44,37 @@ impl UndoFile {
         let by_time = || PathBuf::from(format!("undo-{}.json", now.strftime("%Y%m%dT%H%M%SZ")));
         UndoFile {
             path: path.map_or_else(by_time, Path::to_owned),
+            naming: if path.is_some() { Naming::Person } else { Naming::Time },
             directory: directory.to_string_lossy().into_owned(),
         }
     }
 
+    /// An undo plan never takes the place of another file, of an earlier undo plan least of all.
+    pub(super) fn claim_place(&mut self) -> Result<(), Failure> {
+        let create = |path: &Path| std::fs::File::create_new(path);
+        let mut outcome = create(&self.path);
+        let is_taken = |outcome: &std::io::Result<std::fs::File>| {
+            outcome.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
+        };
+        let first = self.path.clone();
+        for number in 2..100 {
+            if self.naming == Naming::Person || !is_taken(&outcome) {
+                break;
+            }
+            self.path = first.with_extension(format!("{number}.json"));
+            outcome = create(&self.path);
+        }
+        outcome.map(drop).map_err(|error| self.fault(&error))
+    }
+
+    fn fault(&self, error: &std::io::Error) -> Failure {
+        let file = self.path.display();
+        Failure::Failed(format!("the undo plan cannot be written to {file}: {error}; see --undo-out"))
+    }
+
     pub(super) fn write(&mut self, changes: &[&Change], desired: &Desired, observed: &Observed) -> Result<(), Failure> {
         let document = PlanDocument::undoing(changes, &self.directory, desired, observed);
-        replace_file(&self.path, &output::json_text(&document)?).map_err(|error| {
-            let file = self.path.display();
-            Failure::Failed(format!("the undo plan cannot be written to {file}: {error}; see --undo-out"))
-        })
+        replace_file(&self.path, &output::json_text(&document)?).map_err(|error| self.fault(&error))
     }
 
     /// Leaves in it what was applied, or may have been, if that is anything.

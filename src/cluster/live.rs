@@ -27,7 +27,7 @@ const PAGE: usize = 500;
 /// First pause before a request is sent again; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest pause between two attempts, whatever the server asks for.
+/// Longest pause between two attempts, unless the server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Longest time that one answer may take.
@@ -150,8 +150,10 @@ impl LiveCluster {
             let asked = match &outcome {
                 Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !reconnected => {
                     reconnected = true;
-                    self.reconnect().await?;
-                    continue;
+                    match self.reconnect().await {
+                        Ok(()) => continue,
+                        Err(_) => return outcome,
+                    }
                 }
                 Ok(answer) if !is_passing(answer.status) => {
                     self.has_answered.store(true, Ordering::Relaxed);
@@ -162,7 +164,8 @@ impl LiveCluster {
                 Err(_) if !self.has_answered.load(Ordering::Relaxed) => return outcome,
                 Err(_) => None,
             };
-            let next = asked.unwrap_or(pause).min(LONGEST_PAUSE).mul_f64(fastrand::f64() / 2.0 + 1.0);
+            // What the server asks for is kept to; whether there is patience for it is another matter.
+            let next = asked.unwrap_or(pause.min(LONGEST_PAUSE)).mul_f64(fastrand::f64() / 2.0 + 1.0);
             if began.elapsed() + next > self.connection.patience {
                 return outcome;
             }
@@ -272,9 +275,11 @@ impl Cluster for LiveCluster {
                 let PatchedMetadata { uid, resource_version } = object.metadata;
                 Ok(Written { version: ObjectVersion { uid, resource_version } })
             }
+            // Of an object that is created, what is not found is its namespace or its kind.
+            StatusCode::NOT_FOUND if method == Method::POST => Err(WriteError::Refused(answer.message())),
             StatusCode::CONFLICT | StatusCode::NOT_FOUND => Err(WriteError::Superseded(answer.message())),
+            StatusCode::TOO_MANY_REQUESTS => Err(WriteError::Busy(answer.message())),
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Err(WriteError::Forbidden(answer.message())),
-            // A server that says 429 has not begun; after any other failure the fate of the write is unknown.
             status if status.is_server_error() => Err(WriteError::Unknown(answer.message())),
             _ => Err(WriteError::Refused(answer.message())),
         }

@@ -1,6 +1,7 @@
 //! A cluster: lists objects as raw JSON, and takes guarded writes.
 //!
-//! Decides nothing. Two clusters are here, a live one and one that is kept in a file and follows the API server's rules.
+//! Decides nothing. Three clusters are here: a live one, one that is kept in a file, and one that exists only in memory. The latter two
+//! follow the API server's rules.
 
 mod file;
 mod lock;

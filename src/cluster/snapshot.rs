@@ -8,9 +8,15 @@ use crate::observed::{ObservedKind, ReadError, slim};
 struct Slimming {
     kind: ObservedKind,
     objects: Vec<Value>,
+    version: String,
 }
 
 impl Listener for Slimming {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.version = version.to_owned();
+        Ok(())
+    }
+
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         let object = serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
         self.objects.push(slim(self.kind, &object));
@@ -26,10 +32,16 @@ impl Listener for Slimming {
 pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
+    let mut moment = Moment::Latest;
     for kind in ObservedKind::ALL {
-        let mut slimming = Slimming { kind, objects: Vec::new() };
-        let seen = cluster.list(kind, &namespace, &Moment::Latest, &mut slimming).await?;
-        let objects = slimming.objects;
+        let mut slimming = Slimming { kind, objects: Vec::new(), version: String::new() };
+        // Nodes and CiliumNodes of one moment, as when a plan is made.
+        let of = if kind == ObservedKind::Node { &moment } else { &Moment::Latest };
+        let seen = cluster.list(kind, &namespace, of, &mut slimming).await?;
+        let Slimming { objects, version, .. } = slimming;
+        if kind == ObservedKind::CiliumNode && !version.is_empty() {
+            moment = Moment::Of(version);
+        }
         if let Seen::Hidden(message) = seen {
             return Err(ClusterError::Indispensable { resource: kind.resource(), message });
         }

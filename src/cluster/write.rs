@@ -59,6 +59,9 @@ pub enum WriteError {
     /// The server refuses us altogether.
     #[error("no permission: {0}")]
     Forbidden(String),
+    /// The server had no time for it, for longer than it was waited for: nothing was written.
+    #[error("the server is too busy: {0}")]
+    Busy(String),
     /// No answer: it may have been written or not.
     #[error("no answer, so it may have been written or not: {0}")]
     Unknown(String),

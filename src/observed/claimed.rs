@@ -43,11 +43,6 @@ impl Observed {
     }
 
     fn witness<'n>(&'n self, node: &'n Node) -> Witness<'n> {
-        Witness {
-            uid: &node.uid,
-            resource_version: &node.resource_version,
-            shown: node.shown.clone(),
-            created: self.cilium_nodes.get(&node.name).map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
-        }
+        Witness { uid: &node.uid, resource_version: &node.resource_version, shown: node.shown.clone() }
     }
 }

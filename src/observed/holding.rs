@@ -78,20 +78,24 @@ impl Node {
 
     /// The block that one of the annotation keys shows; `None` for any other key.
     pub fn annotation_at(&self, key: &str) -> Option<Block> {
-        let (blocks, family) = match key {
-            ANNOTATION_IPV4 => (&self.annotation, Family::Ipv4),
-            ANNOTATION_IPV6 => (&self.annotation, Family::Ipv6),
-            OLD_ANNOTATION_IPV4 => (&self.old_annotation, Family::Ipv4),
-            OLD_ANNOTATION_IPV6 => (&self.old_annotation, Family::Ipv6),
-            _ => return None,
-        };
-        blocks.get(family).copied()
+        let is_older = matches!(key, OLD_ANNOTATION_IPV4 | OLD_ANNOTATION_IPV6);
+        let blocks = if is_older { &self.old_annotation } else { &self.annotation };
+        blocks.get(family_of_annotation(key)?).copied()
     }
 
     /// The block that the annotations show, whether the agent reads them or not; the newer key first.
     pub fn annotated(&self, family: Family) -> Option<(Block, HoldingField)> {
         let newer = self.annotation.get(family).map(|block| (*block, HoldingField::Annotation));
         newer.or(self.old_annotation.get(family).map(|block| (*block, HoldingField::OldAnnotation)))
+    }
+}
+
+/// The family whose block an annotation key holds; `None` for any other key.
+pub fn family_of_annotation(key: &str) -> Option<Family> {
+    match key {
+        ANNOTATION_IPV4 | OLD_ANNOTATION_IPV4 => Some(Family::Ipv4),
+        ANNOTATION_IPV6 | OLD_ANNOTATION_IPV6 => Some(Family::Ipv6),
+        _ => None,
     }
 }
 

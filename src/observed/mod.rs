@@ -22,7 +22,7 @@ use crate::net::{Block, Family, Range};
 
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
 pub use claimed::{KeptClaims, ObjectVersion};
-pub use holding::{Holding, HoldingField, Reading};
+pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use read::{Definition, ReadError, Reader};
 pub use slim::slim;

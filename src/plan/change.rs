@@ -182,6 +182,8 @@ pub enum BlockedReason {
     PinPoolDisabled(PoolName),
     /// What was written to `spec.podCIDRs` stays.
     CannotBeUndone(Vec<Block>),
+    /// A block that an undo plan took away is not the node's to have any more.
+    CannotBeGivenBack(Block),
 }
 
 impl fmt::Display for BlockedReason {
@@ -247,6 +249,9 @@ impl fmt::Display for BlockedReason {
             BlockedReason::PinWouldMove { pinned, held } => {
                 write!(f, "it is pinned to {pinned} but holds {held}, and a held block never moves by itself")
             }
+            BlockedReason::CannotBeGivenBack(block) => {
+                write!(f, "{block} cannot be given back: another has it by now, or no pool gives it")
+            }
             BlockedReason::CannotBeUndone(blocks) => {
                 let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
                 write!(f, "it keeps {}: spec.podCIDRs is write-once", blocks.join(" "))
@@ -281,6 +286,7 @@ impl BlockedReason {
             BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),
             BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
             BlockedReason::PinWouldMove { .. } => "drain the node and re-create its Node object, or pin the block that it holds".into(),
+            BlockedReason::CannotBeGivenBack(_) => "plan from the files, and the node gets a block of its pool".into(),
             BlockedReason::CannotBeUndone(_) => "drain the node and re-create its Node object".into(),
             BlockedReason::PinPoolDisabled(_) => "enable the pool, or pin a block of another pool".into(),
         }

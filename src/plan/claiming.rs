@@ -48,16 +48,28 @@ pub fn claim_changes(
     (claims, conflicts)
 }
 
-/// The claims without those of changes that were applied: their objects are the record now. Nobody else's claim is dropped, nor one
-/// of a write whose fate is not known.
-pub fn forget_applied<'c>(claims: &Claims, applied: impl Iterator<Item = &'c Change>) -> Claims {
+/// The claims when changes were applied: their objects are the record now, and what they freed rests from now on. Nobody else's claim is
+/// dropped, nor one of a write whose fate is not known, nor one of an object that was created by name.
+pub fn settle_applied<'c>(
+    claims: &Claims,
+    applied: impl Iterator<Item = &'c Change>,
+    now: Timestamp,
+    rest: SignedDuration,
+) -> Claims {
     let mut claims = claims.clone();
     for change in applied {
-        for block in change.edit.blocks() {
-            let is_ours = |claim: &Claim| claim.node == change.node && claim.uid == change.guard.uid;
-            if claims.in_flight.get(&block).is_some_and(is_ours) {
-                claims.in_flight.remove(&block);
+        let blocks = change.edit.blocks();
+        for block in &blocks {
+            let is_ours = |claim: &Claim| {
+                let is_guarded = matches!(claim.guard, ClaimGuard::Version(_));
+                is_guarded && claim.node == change.node && claim.uid == change.guard.uid
+            };
+            if claims.in_flight.get(block).is_some_and(is_ours) {
+                claims.in_flight.remove(block);
             }
+        }
+        for block in freed(change, &blocks) {
+            claims.rest(block, &change.node, now, rest);
         }
     }
     claims

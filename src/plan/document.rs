@@ -265,6 +265,15 @@ impl PlanDocument {
         .sealed()
     }
 
+    /// A plan whose digest is made to fit, whatever it says: for tests of what is done with a forged one.
+    ///
+    /// # Errors
+    /// A text that is no plan.
+    #[doc(hidden)]
+    pub fn resealed(json: &str) -> Result<PlanDocument, PlanFileError> {
+        Ok(serde_json::from_str::<PlanDocument>(json)?.sealed())
+    }
+
     /// With the digest of what it says.
     pub(super) fn sealed(mut self) -> PlanDocument {
         self.digest = self.own_digest();
@@ -278,6 +287,9 @@ impl PlanDocument {
         };
         for waiver in &self.waivers {
             text.push_str(&format!("waiver {waiver:?}\n"));
+        }
+        for refusal in &self.refusals {
+            text.push_str(&format!("refusal {:?}\n", refusal.message));
         }
         for change in &self.changes {
             text.push_str(&change.identity());

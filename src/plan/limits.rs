@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Action, Change, Hazard};
 use crate::desired::{Desired, Policy};
-use crate::model::{LimitName, Limited, Measure, NodeName, Rule};
+use crate::model::{LimitName, Limited, Measure, NodeName, PoolName, Rule};
 use crate::observed::{Observed, Protection};
 
 /// Why changes may not be applied together.
@@ -25,7 +25,7 @@ pub fn refusals(changes: &[Change], desired: &Desired, observed: &Observed) -> V
     let mut refusals: Vec<Refusal> =
         exceeded(changes, &desired.policy, observed).into_iter().map(Exceeded::into_refusal).collect();
     refusals.extend(protected_nodes(changes, desired, observed));
-    refusals.extend(protected_pools(changes, desired));
+    refusals.extend(protected_pools(changes, desired, observed));
     refusals.extend(blindness(changes, observed));
     refusals.sort();
     refusals
@@ -53,7 +53,11 @@ impl Exceeded {
             Limited::Disruptive => "would need a restart of their agent",
             Limited::Release => "would lose a block",
         };
-        let place = domain.map_or_else(String::new, |domain| format!(" in failure domain `{domain}`"));
+        let place = match domain.as_deref() {
+            None => String::new(),
+            Some("") => " without a failure domain".to_owned(),
+            Some(domain) => format!(" in failure domain `{domain}`"),
+        };
         let message = format!("{changed} of {nodes} nodes{place} {verb}, and {name} = {value} allows {allowed}");
         let help = format!("apply fewer at a time, raise the limit in the Policy, or waive it with --waive {name}");
         Refusal { rule: Rule("limit"), message, help, waiver: Some(name) }
@@ -123,11 +127,11 @@ fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -
         |node: &NodeName| observed.nodes.get(node).is_some_and(|node| node.protection == Protection::Protected);
     let by_policy = |node: &NodeName| desired.policy.protected.nodes.contains(node);
     let refusal = |change: &Change| {
-        let by = if by_policy(&change.node) { "by the Policy" } else { "by its annotation cilium-ipam.io/protected" };
+        let by = if by_policy(&change.node) { "" } else { " by its annotation cilium-ipam.io/protected" };
         let what = if change.action == Action::Release { "lose its block" } else { "need a restart of its agent" };
         Refusal {
             rule: Rule("protected-node"),
-            message: format!("node `{}` would {what}, and is protected {by}", change.node),
+            message: format!("node `{}` would {what}, and is protected{by}", change.node),
             help: "take the protection away first, in a change of its own".to_owned(),
             waiver: None,
         }
@@ -136,7 +140,7 @@ fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -
     concerned.filter(|change| by_policy(&change.node) || by_itself(&change.node)).map(refusal).collect()
 }
 
-fn protected_pools(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
+fn protected_pools(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     let protected = &desired.policy.protected.pools;
     let refusal = |message: String| Refusal {
         rule: Rule("protected-pool"),
@@ -145,11 +149,22 @@ fn protected_pools(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
         waiver: None,
     };
     let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool));
-    let gone = gone.map(|pool| refusal(format!("pool `{pool}` is protected by the Policy, and no file declares it")));
+    let gone = gone.map(|pool| refusal(format!("pool `{pool}` is protected, and no file declares it")));
+    let holds = |change: &Change, pool: &PoolName| {
+        let shown = observed.nodes.get(&change.node).into_iter().flat_map(|node| &node.shown);
+        let pool = desired.pools.get(pool);
+        shown.copied().any(|block| pool.is_some_and(|pool| pool.contains(block)))
+    };
     let hit = changes.iter().filter(|change| harms(change));
-    let hit = hit.filter_map(|change| Some((change, change.pool.as_ref().filter(|pool| protected.contains(*pool))?)));
+    let hit = hit.filter_map(|change| {
+        let concerns = |pool: &&PoolName| change.pool.as_ref() == Some(*pool) || holds(change, pool);
+        Some((change, protected.iter().find(concerns)?))
+    });
     let hit = hit.map(|(change, pool)| {
-        refusal(format!("node `{}` holds a block of pool `{pool}`, which is protected by the Policy", change.node))
+        refusal(format!(
+            "node `{}` would be disturbed, and has to do with pool `{pool}`, which is protected",
+            change.node
+        ))
     });
     gone.chain(hit).collect()
 }

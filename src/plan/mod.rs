@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use crate::model::{Finding, LimitName, NodeName};
 
 pub use change::{Action, Blocked, BlockedReason, Change, Drift, Edit, Hazard, PassedOverPool, Reason};
-pub use claiming::{claim_changes, forget_applied};
+pub use claiming::{claim_changes, settle_applied};
 pub use decide::plan;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument, GuardDocument,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{ChangeDocument, EditDocument, PlanDocument};
+use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::{Change, Plan};
 use crate::model::NodeName;
 use crate::observed::Observed;
@@ -36,6 +36,8 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
             Some(change) => changes.push(change.clone()),
             None if shows(observed, wanted) => done += 1,
+            // There is nothing left to take back from.
+            None if saved.intent == Intent::Undo && is_gone(observed, wanted) => done += 1,
             None => differences.push(difference(wanted, now, fresh)),
         }
     }
@@ -75,9 +77,15 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     }
 }
 
+fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    let node = saved.name.parse::<NodeName>().ok().and_then(|name| observed.nodes.get(&name));
+    node.is_none_or(|node| node.uid != saved.guard.uid)
+}
+
 fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> String {
     let who = format!("{}/{}", saved.kind.escape_debug(), saved.name.escape_debug());
-    let was = saved.after.join(" ").escape_debug().to_string();
+    let blocks = |after: &[String]| if after.is_empty() { "no block".to_owned() } else { after.join(" ") };
+    let was = blocks(&saved.after).escape_debug().to_string();
     if let Some(change) = now {
         let now = ChangeDocument::from(change);
         if now.after == saved.after && now.write_path == saved.write_path && now.guard.uid != saved.guard.uid {
@@ -86,7 +94,7 @@ fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> Str
         return format!(
             "{who}: saved {was} by {}, would now get {} by {} ({})",
             saved.write_path.escape_debug(),
-            now.after.join(" "),
+            blocks(&now.after),
             now.write_path,
             now.reason
         );

@@ -1,6 +1,6 @@
 //! Taking changes back: the inverse of a write, and what an undo plan asks of the cluster as it is now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Action, Blocked, BlockedReason, Change, Edit, Hazard, Reason};
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
@@ -10,13 +10,15 @@ use crate::check;
 use crate::desired::Desired;
 use crate::model::{Finding, NodeName};
 use crate::net::Block;
-use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed};
+use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_annotation};
 
 /// The write that brings a node's fields back to what they show now; `None` where the API server would refuse it:
 /// `spec.podCIDRs` is write-once.
 pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
     match edit {
         Edit::NodeSpec { .. } => None,
+        // What stands there could not be read, so it could not be written again.
+        Edit::NodeAnnotations { .. } if node.unreadable_annotation.is_some() => None,
         Edit::NodeAnnotations { values } => {
             let values = values.keys().map(|key| (*key, node.annotation_at(key))).collect();
             Some(Edit::NodeAnnotations { values })
@@ -26,14 +28,17 @@ pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
 
 /// What an undo plan asks for. A change of it whose node does not show what was applied, or shows already what was there before, is
 /// not planned; that the saved plan wants it all the same is for [`super::still_wanted`] to say.
+///
+/// What stands in the file is not trusted: it takes away what the node shows, or gives back what no other may have, and never puts
+/// one block in the place of another.
 pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, file_findings: Vec<Finding>) -> Plan {
     let mut plan = Plan { findings: file_findings, desired_digest: digest::of_desired(desired), ..Plan::default() };
     plan.findings.extend(check::cluster(desired, observed));
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let foreign = super::decide::foreign_ranges(desired, observed);
-    let others = Others::new(observed, &foreign, &claims);
+    let undoing = Undoing { desired, observed, others: Others::new(observed, &foreign, &claims) };
     for wanted in &saved.changes {
-        match change(wanted, desired, observed, &others) {
+        match undoing.change(wanted) {
             Some(Ok(change)) => plan.changes.push(change),
             Some(Err(blocked)) => plan.blocked.push(blocked),
             None => {}
@@ -43,43 +48,68 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
     plan
 }
 
-fn change(
-    wanted: &ChangeDocument,
-    desired: &Desired,
-    observed: &Observed,
-    others: &Others<'_>,
-) -> Option<Result<Change, Blocked>> {
-    let node = observed.nodes.get(&wanted.name.parse::<NodeName>().ok()?)?;
-    let (to, from) = (values(&wanted.edit)?, values(wanted.undo.as_ref()?)?);
-    let shows = |values: &Values| values.iter().all(|(key, block)| node.annotation_at(key) == *block);
-    if node.uid != wanted.guard.uid || to.keys().ne(from.keys()) || !shows(&from) || shows(&to) {
-        return None;
+struct Undoing<'u> {
+    desired: &'u Desired,
+    observed: &'u Observed,
+    others: Others<'u>,
+}
+
+type Values = BTreeMap<&'static str, Option<Block>>;
+
+impl Undoing<'_> {
+    fn change(&self, wanted: &ChangeDocument) -> Option<Result<Change, Blocked>> {
+        let node = self.observed.nodes.get(&wanted.name.parse::<NodeName>().ok()?)?;
+        let (to, from) = (values(&wanted.edit)?, values(wanted.undo.as_ref()?)?);
+        let shows = |values: &Values| values.iter().all(|(key, block)| node.annotation_at(key) == *block);
+        if node.uid != wanted.guard.uid || to.keys().ne(from.keys()) || !shows(&from) || shows(&to) {
+            return None;
+        }
+        let steps = || to.iter().map(|(key, block)| (from.get(key).copied().flatten(), *block));
+        if steps().any(|(from, to)| from.is_some() && to.is_some() && from != to) {
+            return None;
+        }
+        let given_back: Vec<Block> = steps().filter(|(from, _)| from.is_none()).filter_map(|(_, to)| to).collect();
+        let obstacle = if node.uid.is_empty() || node.resource_version.is_empty() {
+            Some(BlockedReason::NoIdentity)
+        } else {
+            given_back.iter().find_map(|block| self.obstacle(*block, node))
+        };
+        if let Some(reason) = obstacle {
+            return Some(Err(Blocked { node: node.name.clone(), reason, origin: None }));
+        }
+        let (before, after) = (blocks(&from), blocks(&to));
+        let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
+        Some(Ok(Change {
+            action: action(&before, &after),
+            node: node.name.clone(),
+            // As it was when the undo plan was made: the files may have other pools by now.
+            pool: wanted.pool.as_ref().and_then(|pool| pool.parse().ok()),
+            hazard: hazard(&after),
+            before,
+            after,
+            edit: Edit::NodeAnnotations { values: to },
+            undo: Some(Edit::NodeAnnotations { values: from }),
+            reason: Reason::Undo,
+            guard,
+            origin: None,
+        }))
     }
-    let restored = to.values().flatten().find_map(|block| obstacle(*block, node, others));
-    if let Some(reason) = restored {
-        return Some(Err(Blocked { node: node.name.clone(), reason, origin: None }));
+
+    /// Why a block may not be given back: somebody else has it by now, or the files would not give it.
+    fn obstacle(&self, block: Block, node: &Node) -> Option<BlockedReason> {
+        if let Some(other) = self.others.claimant(block, &node.name) {
+            return Some(BlockedReason::SpokenFor(block, other.clone()));
+        }
+        let pins = self.desired.pins.values().filter(|pin| pin.node != node.name);
+        let is_pinned = pins.flat_map(|pin| pin.blocks.iter()).any(|pinned| pinned.overlaps(block));
+        let gives = |pool: &crate::desired::Pool| {
+            let is_reserved = pool.reserved.iter().any(|range| range.overlaps(&block.range()));
+            pool.contains(block) && pool.block_size.get(block.family()) == Some(&block.size()) && !is_reserved
+        };
+        let is_free = self.others.holder(block, &node.name).is_none() && !self.others.uses(block) && !is_pinned;
+        let is_given = self.desired.pools.values().any(gives);
+        (!is_free || !is_given).then_some(BlockedReason::CannotBeGivenBack(block))
     }
-    let blocks = |values: &Values| {
-        let mut blocks: Vec<Block> = values.values().flatten().copied().collect();
-        blocks.sort();
-        blocks.dedup();
-        blocks
-    };
-    let (before, after) = (blocks(&from), blocks(&to));
-    let pool = before.iter().chain(&after).find_map(|block| desired.pools.values().find(|pool| pool.contains(*block)));
-    Some(Ok(Change {
-        action: action(&before, &after),
-        node: node.name.clone(),
-        pool: pool.map(|pool| pool.name.clone()),
-        hazard: hazard(&after),
-        before,
-        after,
-        edit: Edit::NodeAnnotations { values: to },
-        undo: Some(Edit::NodeAnnotations { values: from }),
-        reason: Reason::Undo,
-        guard: ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() },
-        origin: None,
-    }))
 }
 
 fn action(before: &[Block], after: &[Block]) -> Action {
@@ -90,37 +120,33 @@ fn action(before: &[Block], after: &[Block]) -> Action {
     }
 }
 
-/// The same when the undo plan is made and when it is applied: what a node's agent does in between must not make it stale.
+/// The same when the undo plan is made and when it is applied, and so the worst that it may be: what a node's agent does in between
+/// must not make the plan stale.
 fn hazard(after: &[Block]) -> Hazard {
-    if after.is_empty() { Hazard::Destructive } else { Hazard::None }
+    if after.is_empty() { Hazard::Destructive } else { Hazard::Disruptive }
 }
 
-type Values = BTreeMap<&'static str, Option<Block>>;
+fn blocks(values: &Values) -> Vec<Block> {
+    let blocks: BTreeSet<Block> = values.values().flatten().copied().collect();
+    blocks.into_iter().collect()
+}
 
-/// The annotations of a saved edit. Keys that are not ours to write, and texts that are no blocks, make it none.
+/// The annotations of a saved edit. Keys that are not ours to write, texts that are no blocks, and blocks of another family than
+/// the key's make it none.
 fn values(edit: &EditDocument) -> Option<Values> {
     let EditDocument::NodeAnnotations(values) = edit else { return None };
     let entry = |(key, text): (&String, &Option<String>)| {
         let key = ANNOTATION_KEYS.into_iter().find(|known| known == key)?;
-        let block = text.as_ref().map(|text| text.parse::<Block>().ok()).map_or(Some(None), |block| block.map(Some))?;
-        Some((key, block))
+        let Some(text) = text else { return Some((key, None)) };
+        let block: Block = text.parse().ok()?;
+        (family_of_annotation(key) == Some(block.family())).then_some((key, Some(block)))
     };
     values.iter().map(entry).collect()
 }
 
-fn obstacle(block: Block, node: &Node, others: &Others<'_>) -> Option<BlockedReason> {
-    if let Some(other) = others.holder(block, &node.name) {
-        return Some(BlockedReason::HeldTwice(block, other.clone()));
-    }
-    if let Some(other) = others.claimant(block, &node.name) {
-        return Some(BlockedReason::SpokenFor(block, other.clone()));
-    }
-    others.uses(block).then_some(BlockedReason::HeldNotFree(block))
-}
-
 impl PlanDocument {
-    /// The plan that takes these changes back, as far as that can be done; the others are blocked in it. `waivers` are those that
-    /// it needs.
+    /// The plan that takes these changes back, as far as that can be done; the others are blocked in it. It names the waivers that it
+    /// needs.
     pub fn undoing(changes: &[&Change], directory: &str, desired: &Desired, observed: &Observed) -> PlanDocument {
         let can_be_undone = |change: &Change| change.undo.clone().map(|undo| inverted(change, undo));
         let undone: Vec<Change> = changes.iter().filter_map(|change| can_be_undone(change)).collect();

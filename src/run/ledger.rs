@@ -1,12 +1,13 @@
 //! Keeps the claims of one round: replaces them before the writes of a batch, and drops those that the writes have settled.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 
 use crate::claims::{Claims, Conflict};
 use crate::cluster::{Cluster, Write, WriteError};
 use crate::observed::{ObjectVersion, Observed};
-use crate::plan::{Change, claim_changes, forget_applied};
-use std::collections::BTreeMap;
+use crate::plan::{Change, claim_changes, settle_applied};
 
 /// The claims as they were when the cluster was observed, and as this round changed them since. That nobody else did is what the
 /// version says: every replacement fails otherwise.
@@ -35,7 +36,7 @@ impl<'l, C: Cluster> Ledger<'l, C> {
 
     /// Changes that were applied need no claim any more; the cluster learns of it with the next replacement.
     pub(super) fn settle<'c>(&mut self, applied: impl Iterator<Item = &'c Change>) {
-        self.claims = forget_applied(&self.claims, applied);
+        self.claims = settle_applied(&self.claims, applied, self.cluster.now(), self.rest);
     }
 
     /// Tells the cluster what was settled. When that fails, dead claims stay until somebody reads them.
@@ -45,7 +46,7 @@ impl<'l, C: Cluster> Ledger<'l, C> {
         }
     }
 
-    /// Replaces the claims even by equal ones: a claim that was found is taken over by moving the version of the object that keeps it.
+    /// Replaces the claims. By equal ones, too: the server then only says whether they are still at the version that was read.
     async fn replace(&mut self, claims: Claims) -> Result<(), WriteError> {
         let write = Write::claims(&claims, self.version.as_ref());
         self.version = Some(self.cluster.write(&write).await?.version);

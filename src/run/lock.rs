@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -34,8 +34,8 @@ pub struct LockWish {
 pub enum Lock {
     /// It is ours.
     Held(ObjectVersion),
-    /// There is none in this cluster, because it keeps others out in another way.
-    NotKept,
+    /// There is none: it was not asked for, or this cluster keeps others out in another way.
+    None,
     /// We may not have one. Blocks stay unique without it.
     Unavailable(String),
 }
@@ -49,18 +49,20 @@ pub async fn take<C: Cluster>(
     wish: &LockWish,
     on_wait: &mut (dyn FnMut(&LockRecord) + Send),
 ) -> Result<Lock, ClusterError> {
-    let began = cluster.now();
+    let began = Instant::now();
+    let timeout = wish.timeout.unsigned_abs();
     let mut has_waited = false;
     loop {
         let seen = match cluster.lock().await? {
-            LockSeen::NotKept => return Ok(Lock::NotKept),
+            LockSeen::NotKept => return Ok(Lock::None),
             LockSeen::Hidden(why) => return Ok(Lock::Unavailable(why)),
             LockSeen::Absent => None,
             LockSeen::Record(record) => Some(*record),
         };
         let now = cluster.now();
-        if let Some(record) = seen.as_ref().filter(|record| record.is_held(now)) {
-            if now.duration_since(began) >= wish.timeout {
+        // A record of our own is what came of a write whose answer was lost.
+        if let Some(record) = seen.as_ref().filter(|record| record.is_held(now) && record.holder != wish.holder) {
+            if began.elapsed() >= timeout {
                 return Err(held(record));
             }
             if !has_waited {
@@ -72,10 +74,10 @@ pub async fn take<C: Cluster>(
         }
         match cluster.write(&Write::take_lock(&wish.record(now, now), seen.as_ref().map(|seen| &seen.version))).await {
             Ok(written) => return Ok(Lock::Held(written.version)),
-            // Somebody was faster: they are waited for like any other.
+            // Somebody was faster: they are read, and waited for like any other.
             Err(WriteError::Superseded(_)) => {}
             Err(WriteError::Forbidden(why) | WriteError::Refused(why)) => return Ok(Lock::Unavailable(why)),
-            Err(WriteError::Unknown(why)) => return Err(ClusterError::Unreachable(why)),
+            Err(WriteError::Busy(why) | WriteError::Unknown(why)) => return Err(ClusterError::Unreachable(why)),
         }
     }
 }
@@ -92,8 +94,11 @@ pub async fn hold<C: Cluster, T>(cluster: &C, wish: &LockWish, lock: Lock, work:
                 let write = Write::take_lock(&wish.record(since, cluster.now()), Some(&version));
                 match cluster.write(&write).await {
                     Ok(written) => version = written.version,
-                    // It is a courtesy: who lost it goes on, and the claims keep every block unique.
-                    Err(WriteError::Superseded(_)) => std::future::pending().await,
+                    Err(WriteError::Superseded(_)) => match cluster.lock().await {
+                        Ok(LockSeen::Record(record)) if record.holder == wish.holder => version = record.version,
+                        // It is a courtesy: who lost it goes on, and the claims keep every block unique.
+                        _ => std::future::pending().await,
+                    },
                     Err(_) => {}
                 }
             }

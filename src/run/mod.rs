@@ -4,18 +4,19 @@ mod ledger;
 mod lock;
 mod settle;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::check;
 use crate::cluster::{Cluster, ClusterError, observe};
 use crate::desired::{Desired, Documents, lower};
-use crate::model::{Finding, Severity};
+use crate::model::{Finding, LimitName, Severity};
 use crate::observed::Observed;
-use crate::plan::{Intent, Plan, PlanDocument, plan, plan_undo};
+use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, plan, plan_undo, refusals};
 use crate::source::read_directory;
 
 pub use lock::{Lock, LockWish, hold, take};
-pub use settle::{Applied, Sending, apply_until_settled};
+pub use settle::{Applied, BATCH, Sending, apply_until_settled};
 
 /// What a directory asks for, with everything that is wrong with it.
 #[derive(Debug)]
@@ -53,26 +54,37 @@ pub struct Job<'j> {
     pub loaded: &'j Loaded,
     /// A saved plan that takes an apply back; any other saved plan is planned from the files.
     pub undo: Option<&'j PlanDocument>,
+    /// Limits that may be exceeded.
+    pub waivers: &'j BTreeSet<LimitName>,
 }
 
 impl<'j> Job<'j> {
-    /// What the files ask for.
+    /// What the files ask for, within all limits.
     pub fn files(loaded: &'j Loaded) -> Job<'j> {
-        Job { loaded, undo: None }
+        const NONE: &BTreeSet<LimitName> = &BTreeSet::new();
+        Job { loaded, undo: None, waivers: NONE }
     }
 
-    /// What a saved plan was made from.
-    pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>) -> Job<'j> {
-        Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo) }
+    /// What a saved plan was made from, or else what the files ask for.
+    pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>, waivers: &'j BTreeSet<LimitName>) -> Job<'j> {
+        Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo), waivers }
+    }
+
+    /// What speaks against these changes, and is not waived.
+    pub fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
+        let mut refusals = refusals(changes, &self.loaded.desired, observed);
+        refusals.retain(|refusal| !refusal.waiver.is_some_and(|name| self.waivers.contains(&name)));
+        refusals
     }
 
     /// The plan for what was observed.
     pub fn plan(&self, observed: &Observed) -> Plan {
-        let Job { loaded, undo } = self;
-        match undo {
+        let Job { loaded, undo, waivers } = self;
+        let plan = match undo {
             Some(saved) => plan_undo(saved, &loaded.desired, observed, loaded.findings.clone()),
             None => plan(&loaded.desired, observed, loaded.findings.clone()),
-        }
+        };
+        Plan { waivers: (*waivers).clone(), ..plan }
     }
 }
 

@@ -16,9 +16,9 @@ use crate::plan::{Change, ChangeDocument, shows};
 /// seconds at most.
 const IDLE_ROUNDS: usize = 5;
 
-/// Changes whose blocks are claimed together: few replacements of the claims, and an object that stays far below the 1 MiB of a
-/// ConfigMap, at some 300 bytes for a node with two blocks.
-const BATCH: usize = 1_000;
+/// Changes whose blocks are claimed together unless somebody has a reason for another number: few replacements of the claims, and an
+/// object that stays far below the 1 MiB of a ConfigMap, at some 300 bytes for a node with two blocks.
+pub const BATCH: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// Every change with its outcome.
 #[derive(Debug, Default)]
@@ -38,6 +38,25 @@ impl Applied {
         self.outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Applied)
     }
 
+    fn has_superseded(&self) -> bool {
+        self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)))
+    }
+
+    fn supersede(&mut self, changes: &[(usize, Change)], why: &str) {
+        for (place, _) in changes {
+            self.outcomes[*place].1 = Outcome::Superseded(why.to_owned());
+        }
+    }
+
+    /// A write that was sent twice is superseded by itself when the first answer was lost, and only looking again tells.
+    fn lose_sight(&mut self, error: &ClusterError) {
+        for (_, outcome) in &mut self.outcomes {
+            if let Outcome::Superseded(why) = outcome {
+                *outcome = Outcome::Unknown(format!("{why}; and it could not be looked at again: {error}"));
+            }
+        }
+    }
+
     /// Nothing of it was made durable.
     fn forget(&mut self, error: &ClusterError) {
         for (_, outcome) in self.outcomes.iter_mut().filter(|(_, outcome)| *outcome == Outcome::Applied) {
@@ -48,6 +67,8 @@ impl Applied {
 
 /// How changes are sent.
 pub struct Sending<'s> {
+    /// Changes whose blocks are claimed together.
+    pub batch: NonZeroUsize,
     /// Writes that are under way at the same time.
     pub parallelism: NonZeroUsize,
     /// Asks for an end.
@@ -82,9 +103,10 @@ pub async fn apply_until_settled<C: Cluster>(
             break;
         }
         (observed, due) = match look_again(cluster, job, &mut applied).await {
-            Ok((_, due)) if due.is_empty() => break,
+            Ok((_, due)) if due.is_empty() || sending.stop.is_requested() => break,
             Ok(seen) => seen,
             Err(error) => {
+                applied.lose_sight(&error);
                 failure = Some(error);
                 break;
             }
@@ -116,7 +138,7 @@ async fn round<C: Cluster>(
     let mut ledger = Ledger::new(cluster, observed, job.loaded.desired.policy.quarantine);
     let mut left = due.as_slice();
     while !left.is_empty() && !sending.stop.is_requested() {
-        let (batch, rest) = left.split_at(left.len().min(BATCH));
+        let (batch, rest) = left.split_at(left.len().min(sending.batch.get()));
         let changes: Vec<Change> = batch.iter().map(|(_, change)| change.clone()).collect();
         let conflicts = match ledger.claim(&changes).await {
             Ok(conflicts) => conflicts,
@@ -148,18 +170,6 @@ async fn round<C: Cluster>(
     None
 }
 
-impl Applied {
-    fn has_superseded(&self) -> bool {
-        self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)))
-    }
-
-    fn supersede(&mut self, changes: &[(usize, Change)], why: &str) {
-        for (place, _) in changes {
-            self.outcomes[*place].1 = Outcome::Superseded(why.to_owned());
-        }
-    }
-}
-
 /// Observes again when writes were superseded. One that the node shows by now, because an answer got lost on the way or another apply
 /// wrote the same, counts as applied; those that a fresh plan asks for exactly as approved are given, with their places.
 async fn look_again<C: Cluster>(
@@ -168,6 +178,9 @@ async fn look_again<C: Cluster>(
     applied: &mut Applied,
 ) -> Result<(Observed, Vec<(usize, Change)>), ClusterError> {
     let (observed, plan) = observe_and_plan(cluster, job).await?;
+    if let Some(blind) = blind_for_claims(&observed) {
+        return Err(blind);
+    }
     let fresh: BTreeMap<&NodeName, &Change> = plan.changes.iter().map(|change| (&change.node, change)).collect();
     let identity = |change: &Change| ChangeDocument::from(change).identity();
     let mut again = Vec::new();
@@ -179,6 +192,13 @@ async fn look_again<C: Cluster>(
             Some(change) if identity(change) == identity(approved) => again.push((index, (*change).clone())),
             _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
             _ => {}
+        }
+    }
+    // Somebody may have protected a node meanwhile.
+    let changes: Vec<Change> = again.iter().map(|(_, change): &(usize, Change)| change.clone()).collect();
+    if let Some(refusal) = job.refusals(&changes, &observed).into_iter().next() {
+        for (index, _) in again.drain(..) {
+            applied.outcomes[index].1 = Outcome::Refused(refusal.message.clone());
         }
     }
     Ok((observed, again))

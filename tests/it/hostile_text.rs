@@ -59,6 +59,10 @@ fn folder() -> Folder {
             &format!(r#""spec":{{"cidrs":["{h}"]}}"#),
         ),
     ];
+    let text = format!(r#"{{\"format_version\":\"1.0\",\"claims\":[{{\"block\":\"{h}\"}}],\"{h}\":1}}"#);
+    let claims = format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system"}},"data":{{"claims.json":"{text}"}}}}"#
+    );
     let settings = format!(r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true""#);
     let yaml = format!("metadata: {{name: z, labels: {{a: \"{}\"}}}}", HOSTILE.replace("\\uDB40\\uDC41", ""));
     Folder::new(&[
@@ -72,6 +76,10 @@ fn folder() -> Folder {
             ),
         ),
         ("evil/\u{202e}\u{1b}[31m.yaml", "kind: [\n"),
+        ("version.json", &format!(r#"{{"format_version":"{h}"}}"#)),
+        ("field.json", &format!(r#"{{"format_version":"1.1","intent":"{h}"}}"#)),
+        ("list.json", &format!(r#"{{"kind":"{h}","items":[]}}"#)),
+        ("claims.json", &cluster("1.19.3", KUBERNETES, &[claims])),
     ])
 }
 
@@ -91,8 +99,15 @@ fn nothing_harmful_is_printed_anywhere() {
         (&["plan", "evil"], 3),
         (&["apply", "--auto-approve"], 0),
     ];
-    for (command, code) in commands {
-        let ran = folder.run(&[command, &on[..]].concat()).expect(code);
+    let commands = commands.into_iter().map(|(command, code)| ([command, &on[..]].concat(), code));
+    let failing: [(&[&str], i32); 4] = [
+        (&["apply", "version.json"], 1),
+        (&["apply", "field.json"], 1),
+        (&["plan", "--cluster", "list.json"], 8),
+        (&["plan", "--cluster", "claims.json"], 8),
+    ];
+    for (command, code) in commands.chain(failing.map(|(command, code)| (command.to_vec(), code))) {
+        let ran = folder.run(&command).expect(code);
         for text in [&ran.stdout, &ran.stderr] {
             let found = text.chars().find(|c| harmful(*c));
             assert!(found.is_none(), "{command:?} prints {found:?}:\n{}", text.escape_debug());

@@ -82,8 +82,10 @@ fn the_command_line_limits_and_protects_too() {
     let refused = apply(&bare, &["--limit", "assign-count=1"], 5);
     assert!(refused.contains("2 of 2 nodes would get a block, and assign-count = 1 allows 1"), "{refused}");
     let folder = dual_stack(&running(&THREE[..1]), "");
-    assert!(apply(&folder, &["--protect-node", "n1"], 5).contains("protected by the Policy"));
-    assert!(apply(&folder, &["--protect-pool", "a"], 5).contains("which is protected by the Policy"));
+    assert!(apply(&folder, &["--protect-node", "n1"], 5).contains("and is protected"));
+    let looser = ["--limit", "disruptive-percent=100"];
+    assert!(apply(&dual_stack(&running(&THREE), ""), &looser, 5).contains("disruptive-percent = 20"));
+    assert!(apply(&folder, &["--protect-pool", "a"], 5).contains("pool `a`, which is protected"));
     assert!(apply(&folder, &["--protect-pool", "gone"], 5).contains("no file declares it"));
     let bad = folder.run(&["plan", "--limit", "assign-count"]).expect(1);
     assert!(bad.stderr.contains("LIMIT=N"), "{}", bad.stderr);
@@ -101,7 +103,7 @@ fn what_is_protected_needs_no_file_of_its_own_and_no_waiver_helps() {
     assert!(refused.contains("node `n1`") && refused.contains("pool `a`"), "{refused}");
     // Deleting the pool's file does not delete its protection.
     std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();
-    assert!(apply(&folder, &[], 5).contains("pool `a` is protected by the Policy, and no file declares it"));
+    assert!(apply(&folder, &[], 5).contains("pool `a` is protected, and no file declares it"));
     // A protected node that has nothing yet gets its block.
     apply(&dual_stack(&[node("n1", "a", "")], policy), &[], 0);
 }
@@ -130,6 +132,16 @@ fn a_saved_plan_names_its_waivers() {
     let waive = ["plan", "--cluster", "cluster.json", "--waive", "disruptive-percent", "--out", "plan.json"];
     assert!(folder.run(&waive).expect(0).stdout.contains("waived: disruptive-percent"));
     folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(0);
+}
+
+#[test]
+fn what_was_refused_when_it_was_saved_is_refused_for_good() {
+    let folder = dual_stack(&running(&THREE[..1]), "");
+    for flags in [["--protect-node", "n1"], ["--limit", "disruptive-count=0"]] {
+        let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
+        folder.run(&[&words[..], &flags].concat()).expect(0);
+        folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(5);
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ fn what_was_written_is_taken_back_and_can_be_done_again() {
     assert!(undo(&folder, 0).contains("done already: 2 changes"), "it is not stale, it is done");
     // The blocks rest, and the nodes that had them get them back.
     assert!(folder.read("cluster.json").contains(r#"\"resting\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#));
+    let protected = folder.run(&["apply", "redo.json", "--cluster", "cluster.json", "--protect-node", "n1"]).expect(5);
+    assert!(protected.stderr.contains("node `n1` would need a restart"), "{}", protected.stderr);
     folder.run(&["apply", "redo.json", "--cluster", "cluster.json"]).expect(0);
     assert_eq!(annotations(&folder, "n2")[KEYS[1]], "fd00:20:0:1::/64");
 }
@@ -87,6 +89,65 @@ fn what_stands_in_an_undo_plan_is_not_trusted() {
     let plan = folder.read("undo.json");
     folder.write("undo.json", plan.replace("fd00:20::/64", "fd00:20:0:9::/64"));
     assert!(undo(&folder, 1).contains("do not match its digest"));
+}
+
+/// Whoever can write the file can make its digest fit.
+fn forge(folder: &Folder, file: &str, change: impl Fn(&mut Value)) {
+    let mut plan: Value = serde_json::from_str(&folder.read(file)).unwrap();
+    change(&mut plan);
+    plan["digest"] = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string()).unwrap().digest.into();
+    folder.write(file, plan.to_string());
+}
+
+#[test]
+fn a_forged_undo_plan_moves_nothing_and_gives_nothing_that_no_pool_gives() {
+    let folder = applied();
+    let before = folder.read("cluster.json");
+    forge(&folder, "undo.json", |plan| {
+        plan["changes"][0]["edit"] =
+            json!({"metadata.annotations": {KEYS[0]: "fd00:20:0:99::/64", KEYS[1]: "fd00:20:0:99::/64"}});
+    });
+    undo(&folder, 4);
+    assert_eq!(folder.read("cluster.json"), before);
+
+    let folder = applied();
+    undo(&folder, 0);
+    for (other, code) in [("2001:db8::/64", 4), ("10.20.7.0/24", 4), ("fd00:20::/63", 4)] {
+        let redo = folder.read("redo.json");
+        forge(&folder, "redo.json", |plan| {
+            plan["changes"][0]["edit"] = json!({"metadata.annotations": {KEYS[0]: other, KEYS[1]: other}});
+        });
+        let ran = folder.run(&["apply", "redo.json", "--cluster", "cluster.json"]).expect(code);
+        assert!(!folder.read("cluster.json").contains(other), "{other}: {}", ran.stderr);
+        folder.write("redo.json", redo);
+    }
+}
+
+#[test]
+fn what_is_given_back_is_nobody_elses_by_now() {
+    let folder = applied();
+    undo(&folder, 0);
+    folder.write("pools/pin.yaml", super::support::pin("later", "fd00:20::/64"));
+    let stale = folder.run(&["apply", "redo.json", "--cluster", "cluster.json"]).expect(4).stderr;
+    assert!(stale.contains("fd00:20::/64 cannot be given back"), "{stale}");
+}
+
+#[test]
+fn it_works_after_the_files_were_reverted_and_a_node_is_gone() {
+    let folder = applied();
+    folder.write("pools/a.yaml", super::support::pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    let list = folder.read("cluster.json").replace(r#""uid": "uid-n2""#, r#""uid": "uid-of-its-successor""#);
+    folder.write("cluster.json", list);
+    assert!(undo(&folder, 0).contains("done already: 1 change"));
+    assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
+    assert_eq!(annotations(&folder, "n2")[KEYS[0]], "fd00:20:0:1::/64", "another object is left alone");
+}
+
+#[test]
+fn no_file_is_overwritten() {
+    let folder = applied();
+    let same = ["apply", "undo.json", "--cluster", "cluster.json", "--undo-out", "undo.json"];
+    assert!(folder.run(&same).expect(1).stderr.contains("the undo plan cannot be written to undo.json"));
 }
 
 #[test]

@@ -19,6 +19,13 @@ pub(crate) enum Ended {
     Failed,
 }
 
+/// How much an apply does at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speed {
+    pub(crate) batch: NonZeroUsize,
+    pub(crate) parallelism: NonZeroUsize,
+}
+
 /// An apply that runs.
 pub(crate) struct Applier<'a> {
     future: Pin<Box<dyn Future<Output = Ended> + Send + 'a>>,
@@ -27,12 +34,8 @@ pub(crate) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    pub(crate) fn start<C: Cluster + Send + 'a>(
-        cluster: C,
-        loaded: &'a Loaded,
-        parallelism: NonZeroUsize,
-    ) -> Applier<'a> {
-        Applier { future: Box::pin(apply(cluster, loaded, parallelism)), paused: 0 }
+    pub(crate) fn start<C: Cluster + Send + 'a>(cluster: C, loaded: &'a Loaded, speed: Speed) -> Applier<'a> {
+        Applier { future: Box::pin(apply(cluster, loaded, speed)), paused: 0 }
     }
 
     /// Lets it do one step.
@@ -41,11 +44,11 @@ impl<'a> Applier<'a> {
     }
 }
 
-async fn apply<C: Cluster>(cluster: C, loaded: &Loaded, parallelism: NonZeroUsize) -> Ended {
+async fn apply<C: Cluster>(cluster: C, loaded: &Loaded, Speed { batch, parallelism }: Speed) -> Ended {
     let job = Job::files(loaded);
     let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else { return Ended::Failed };
     let stop = Stop::default();
-    let mut sending = Sending { parallelism, stop: &stop, on_event: &mut |_| {} };
+    let mut sending = Sending { batch, parallelism, stop: &stop, on_event: &mut |_| {} };
     match apply_until_settled(&cluster, &job, observed, plan.changes, &mut sending).await {
         (applied, None) => Ended::Applied(applied.applied()),
         (_, Some(_)) => Ended::Failed,

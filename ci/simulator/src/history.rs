@@ -9,7 +9,7 @@ use cilium_ipam::plan::{BlockedReason, Plan};
 use fastrand::Rng;
 use jiff::SignedDuration;
 
-use crate::applier::{Applier, Ended, plan_now};
+use crate::applier::{Applier, Ended, Speed, plan_now};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
 
@@ -159,8 +159,9 @@ impl<'h> History<'h> {
 
     fn start(&mut self) {
         let directory = &self.setup.directories[self.rng.usize(..self.setup.directories.len())];
-        let parallelism = NonZeroUsize::new(self.rng.usize(1..4)).unwrap_or(NonZeroUsize::MIN);
-        self.appliers.push(Applier::start(self.client(directory), &directory.loaded, parallelism));
+        let mut up_to = |most: usize| NonZeroUsize::new(self.rng.usize(1..=most)).unwrap_or(NonZeroUsize::MIN);
+        let speed = Speed { batch: up_to(NODES), parallelism: up_to(3) };
+        self.appliers.push(Applier::start(self.client(directory), &directory.loaded, speed));
     }
 
     fn client(&self, directory: &Directory) -> Saboteur {
@@ -204,7 +205,8 @@ impl<'h> History<'h> {
             if plan.changes.is_empty() && settled_by > 0 {
                 return settled(&plan);
             }
-            self.appliers.push(Applier::start(self.client(directory), &directory.loaded, NonZeroUsize::MIN));
+            let speed = Speed { batch: NonZeroUsize::MIN, parallelism: NonZeroUsize::MIN };
+            self.appliers.push(Applier::start(self.client(directory), &directory.loaded, speed));
             while !self.appliers.is_empty() {
                 self.let_one_run();
             }

@@ -148,7 +148,7 @@ impl FileCluster {
     fn refuse_duplicates(&self) -> Result<(), String> {
         let mut names: Vec<(ObservedKind, &str)> =
             self.places.iter().map(|(kind, name, _)| (*kind, name.as_str())).collect();
-        names.retain(|(kind, _)| matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode));
+        names.retain(|(kind, _)| matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode | ObservedKind::Claims));
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => {
