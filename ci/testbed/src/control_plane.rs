@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::kubeconfig::kubeconfig;
-use crate::process::{Server, free_port, with_free_ports};
+use crate::process::{Ending, Server, free_port, with_free_ports};
 use crate::programs::{Program, Programs};
 use crate::wait::wait_until;
 
@@ -75,7 +75,7 @@ impl Default for Options {
 pub struct ControlPlane {
     // Dropped in this order.
     apiserver: Server,
-    _etcd: Server,
+    etcd: Server,
     admin: Client,
     server_url: String,
     certificates: Certificates,
@@ -101,7 +101,25 @@ impl ControlPlane {
         let admin = client_at(&server_url)?;
         let text = kubeconfig(&server_url, &certificates.authority, token);
         let kubeconfig = folder.write("admin.kubeconfig", &text)?;
-        Ok(Self { apiserver, _etcd: etcd, admin, server_url, certificates, tokens, kubeconfig, folder })
+        Ok(Self { apiserver, etcd, admin, server_url, certificates, tokens, kubeconfig, folder })
+    }
+
+    /// Ends kube-apiserver, starts it again on the same port, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not get ready again.
+    pub fn restart_apiserver(&mut self, ending: Ending) -> Result<()> {
+        self.apiserver.restart(ending)?;
+        self.wait_ready()
+    }
+
+    /// Ends etcd, starts it again on the same data, and waits until the API server can use it.
+    ///
+    /// # Errors
+    /// When the API server does not get ready again.
+    pub fn restart_etcd(&mut self, ending: Ending) -> Result<()> {
+        self.etcd.restart(ending)?;
+        self.wait_ready()
     }
 
     /// The kubeconfig file of the administrator, who may do anything.
@@ -235,6 +253,12 @@ impl ControlPlane {
         &self.certificates
     }
 
+    fn wait_ready(&mut self) -> Result<()> {
+        let Self { apiserver, etcd, admin, .. } = self;
+        apiserver.wait_ready(READY_LIMIT, || etcd.check_running().is_ok() && admin.is_ok("/readyz"))?;
+        wait_for_namespaces(admin)
+    }
+
     fn token(&self, user: &str) -> Result<&str> {
         match self.tokens.get(user) {
             Some(token) => Ok(token),
@@ -355,6 +379,19 @@ mod tests {
 
     fn node(name: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    }
+
+    #[test]
+    fn what_was_stored_outlives_restarts() {
+        let (_programs, mut plane) = start(Vec::new());
+        let node = plane.create("/api/v1/nodes", &node("n1")).unwrap();
+        let url = plane.server_url().to_owned();
+        for ending in [Ending::Terminated, Ending::Killed] {
+            plane.restart_etcd(ending).unwrap();
+            plane.restart_apiserver(ending).unwrap();
+        }
+        assert_eq!(plane.server_url(), url);
+        assert_eq!(plane.get("/api/v1/nodes/n1").unwrap()["metadata"]["uid"], node["metadata"]["uid"]);
     }
 
     #[test]

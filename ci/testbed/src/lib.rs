@@ -27,5 +27,6 @@ pub use control_plane::{ControlPlane, Options, User};
 pub use error::{Error, Result};
 pub use operator::{ControllerManager, Operator};
 pub use oracle::{AnnotateK8sNode, PodCidrs, parse_node};
+pub use process::Ending;
 pub use programs::{CiliumVersion, Program, Programs, build};
 pub use wait::wait_until;

@@ -6,7 +6,7 @@
 //! own child.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,14 +15,18 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::wait::wait_until;
 
-/// SIGTERM first; SIGKILL after as many seconds as a server may need to write things out.
+/// SIGTERM first; SIGKILL after as many seconds as a server may need to write things out, or at once when it is asked for.
 /// The traps leave no `sleep` behind when the server ends sooner.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
 (
-    read -r _ <&3
+    read -r word <&3
+    if [ "$word" = kill ]; then
+        kill -KILL "$server"
+        exit
+    fi
     kill -TERM "$server"
     sleep 5 &
     nap=$!
@@ -42,10 +46,22 @@ exit "$status"
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 const LOG_TAIL: usize = 4_000;
 
+/// How a server is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With SIGTERM, so that it writes out what it has and says goodbye.
+    Terminated,
+    /// With SIGKILL, in the middle of whatever it does.
+    Killed,
+}
+
 /// A running server. Dropping it stops the server and waits for its end.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    folder: PathBuf,
     keeper: Child,
     lifeline: Option<ChildStdin>,
     log: PathBuf,
@@ -55,19 +71,26 @@ impl Server {
     /// Starts `program` with its output in `folder/name.log`.
     pub(crate) fn start(name: &str, program: &Path, arguments: &[String], folder: &Path) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
-        let output = File::create(&log).map_err(Error::file(&log))?;
-        let errors = output.try_clone().map_err(Error::file(&log))?;
-        let mut keeper = isolated(Path::new("/bin/sh"), folder)
-            .args(["-c", KEEPER, "keeper"])
-            .arg(program)
-            .args(arguments)
-            .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(Error::file("/bin/sh"))?;
-        Ok(Self { name: name.to_owned(), lifeline: keeper.stdin.take(), keeper, log })
+        let mut keeper = spawn_keeper(program, arguments, folder, &log)?;
+        Ok(Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+            folder: folder.to_owned(),
+            lifeline: keeper.stdin.take(),
+            keeper,
+            log,
+        })
+    }
+
+    /// Ends it, and starts it anew with the same arguments in the same folder.
+    pub(crate) fn restart(&mut self, ending: Ending) -> Result<()> {
+        self.end(ending);
+        let Self { program, arguments, folder, log, .. } = &*self;
+        let mut keeper = spawn_keeper(program, arguments, folder, log)?;
+        self.lifeline = keeper.stdin.take();
+        self.keeper = keeper;
+        Ok(())
     }
 
     /// Waits until `probe` says yes, and fails at once when the server ends.
@@ -109,8 +132,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// Ends it and waits until it has ended.
+    fn end(&mut self, ending: Ending) {
+        if let (Some(lifeline), Ending::Killed) = (&mut self.lifeline, ending) {
+            // Should the pipe be broken, there is nothing left to be killed.
+            let _ = lifeline.write_all(b"kill\n");
+        }
         drop(self.lifeline.take());
         let start = Instant::now();
         while let Ok(None) = self.keeper.try_wait() {
@@ -123,6 +151,28 @@ impl Drop for Server {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end(Ending::Terminated);
+    }
+}
+
+/// The shell with the server as its child. What an earlier life of the server has logged stays.
+fn spawn_keeper(program: &Path, arguments: &[String], folder: &Path, log: &Path) -> Result<Child> {
+    let output = File::options().create(true).append(true).open(log).map_err(Error::file(log))?;
+    let errors = output.try_clone().map_err(Error::file(log))?;
+    isolated(Path::new("/bin/sh"), folder)
+        .args(["-c", KEEPER, "keeper"])
+        .arg(program)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(Error::file("/bin/sh"))
 }
 
 /// A command which knows nothing of the person's home, clusters and proxies.
@@ -176,6 +226,21 @@ mod tests {
         drop(server);
         let said = std::fs::read_to_string(&log).unwrap();
         assert_eq!(said, "up\nasked to end\n");
+    }
+
+    #[test]
+    fn a_restart_starts_the_same_again_and_killing_asks_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server =
+            shell(folder.path(), "trap 'echo asked to end; exit' TERM; echo up; while :; do sleep 0.1; done");
+        let log = server.log().to_owned();
+        let said = || std::fs::read_to_string(&log).unwrap();
+        for (ending, before) in [(Ending::Terminated, "up\n"), (Ending::Killed, "up\nasked to end\nup\n")] {
+            server.wait_ready(Duration::from_secs(10), || said() == before).unwrap();
+            server.restart(ending).unwrap();
+        }
+        server.wait_ready(Duration::from_secs(10), || said().matches("up").count() == 3).unwrap();
+        assert_eq!(said().matches("asked to end").count(), 1, "{}", said());
     }
 
     #[test]

@@ -42,9 +42,15 @@ pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)
 
 /// What cargo prints when it is run with these words.
 pub fn output(words: &str) -> Result<String> {
-    let output = cargo().args(words.split_whitespace()).output().context("cargo does not start")?;
+    output_with(words, None)
+}
+
+/// What cargo prints when it is run with these words and a variable.
+pub fn output_with(words: &str, variable: Option<(&str, &str)>) -> Result<String> {
+    let output = cargo().args(words.split_whitespace()).envs(variable).output().context("cargo does not start")?;
     if !output.status.success() {
-        bail!("`cargo {words}` failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        bail!("`cargo {words}` failed:\n{told}{errors}");
     }
     String::from_utf8(output.stdout).with_context(|| format!("cannot read what `cargo {words}` says"))
 }

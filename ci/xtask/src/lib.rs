@@ -1,9 +1,13 @@
-//! What the two programs of this package share: `xtask`, the one door, and `xtask-bench`, which it builds with
-//! optimisations and runs for `cargo xtask bench`.
+//! What the programs of this package share: `xtask`, the one door, and its companions `xtask-bench` and `xtask-prove`,
+//! which it builds with optimisations and runs for `cargo xtask bench` and `cargo xtask prove`.
 //!
-//! Nothing here knows what is checked or measured.
+//! Nothing here knows what is checked, measured or proved.
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 pub mod fleet;
+pub mod line;
 pub mod node;
 pub mod parallel;
+pub mod pools;
+pub mod tool;

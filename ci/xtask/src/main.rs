@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, check, quick, test, testbed};
+use commands::{bench, check, prove, quick, test, testbed};
 
 /// The one door to building, checking, testing and measuring cilium-ipam.
 #[derive(Debug, Parser)]
@@ -32,9 +32,11 @@ enum Verb {
     /// Build or start the real Kubernetes and Cilium programs.
     #[command(subcommand)]
     Testbed(testbed::Verb),
-    /// Measure against limits of the same run: plan, apply, file, alloc or all.
+    /// Measure against limits of the same run: plan, apply, file, alloc, claims or all.
     #[command(disable_help_flag = true)]
     Bench(bench::Arguments),
+    /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, properties, hostile or all.
+    Prove(prove::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Testbed(verb) => testbed::run(&verb),
         Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::Prove(arguments) => prove::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

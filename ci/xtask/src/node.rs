@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 /// The racks, by turns; a node has its own as the label `rack`.
 pub const RACKS: [&str; 3] = ["a", "b", "c"];
 
+/// The collection of Nodes.
+pub const NODES: &str = "/api/v1/nodes";
+/// The collection of CiliumNodes.
+pub const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
+
 /// Heartbeats are older than anything that a benchmark does.
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 
@@ -12,6 +17,31 @@ const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 #[must_use]
 pub fn name(index: usize) -> String {
     format!("worker-{index:06}")
+}
+
+/// Where the Node is.
+#[must_use]
+pub fn path(index: usize) -> String {
+    format!("{NODES}/{}", name(index))
+}
+
+/// Where its status is written.
+#[must_use]
+pub fn status_path(index: usize) -> String {
+    format!("{NODES}/{}/status", name(index))
+}
+
+/// Where the CiliumNode is.
+#[must_use]
+pub fn cilium_node_path(index: usize) -> String {
+    format!("{CILIUM_NODES}/{}", name(index))
+}
+
+/// What a kubelet writes every few seconds: the same status with another time, which differs from beat to beat.
+#[must_use]
+pub fn heartbeat(beat: u64) -> Value {
+    let [hour, minute, second] = [beat / 3600 % 24, beat / 60 % 60, beat % 60];
+    json!({"status": {"conditions": conditions(&format!("2026-01-02T{hour:02}:{minute:02}:{second:02}Z"))}})
 }
 
 /// The Node as a client sees it.
@@ -78,7 +108,7 @@ fn status(index: usize) -> Value {
         "addresses": [{"address": address(index), "type": "InternalIP"}, {"address": name(index), "type": "Hostname"}],
         "allocatable": resources("63770m", "257698037760"),
         "capacity": resources("64", "264241152Ki"),
-        "conditions": conditions(),
+        "conditions": conditions(LONG_AGO),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
             "architecture": "amd64", "bootID": boot_id(index), "containerRuntimeVersion": "containerd://2.1.4",
@@ -94,10 +124,10 @@ fn resources(cpu: &str, memory: &str) -> Value {
         "memory": memory, "pods": "110"})
 }
 
-fn conditions() -> Value {
+fn conditions(heartbeat: &str) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": LONG_AGO, "lastTransitionTime": LONG_AGO})
+            "lastHeartbeatTime": heartbeat, "lastTransitionTime": LONG_AGO})
     };
     json!([
         condition("NetworkUnavailable", "False", "CiliumIsUp", "Cilium is running on this node"),

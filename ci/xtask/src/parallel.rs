@@ -26,7 +26,7 @@ pub fn for_each<T: Sync, E: Send>(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
+        for _ in 0..workers.min(items.len()) {
             scope.spawn(worker);
         }
     });

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use testbed::{Program, Programs, build};
+use xtask::line::Line;
 
-use crate::line::Line;
 use crate::ours::Measured;
 use crate::process::this;
 use crate::samples::Samples;

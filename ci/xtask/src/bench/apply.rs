@@ -10,13 +10,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use testbed::ControlPlane;
-use xtask::fleet;
+use xtask::line::Line;
+use xtask::pools::Pools;
+use xtask::tool::Tool;
+use xtask::{cluster, fleet};
 
-use crate::line::Line;
-use crate::pools::Pools;
-use crate::process::{Tool, finished, timer};
+use crate::process::{finished, timer};
+use crate::raw;
 use crate::samples::Samples;
-use crate::{cluster, raw};
 
 /// What the README promises.
 pub const NODES: usize = 5_000;
@@ -39,7 +40,7 @@ struct Measured {
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let plane = cluster::start()?;
-    let pools = Pools::write()?;
+    let pools = Pools::racks()?;
     let mut measured = Measured::default();
     for round in 0..ROUNDS {
         eprintln!("bench apply: round {} of {ROUNDS}, twice {nodes} Nodes", round + 1);

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, ensure};
 use serde::ser::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Value, json};
+use xtask::line::Line;
 use xtask::node;
+use xtask::pools::Pools;
+use xtask::tool::Tool;
 
-use crate::line::Line;
-use crate::pools::Pools;
-use crate::process::{Tool, timed};
+use crate::process::timed;
 use crate::samples::Samples;
 
 /// What the README promises.
@@ -46,7 +47,7 @@ impl Serialize for Items {
 /// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
-    let pools = Pools::write()?;
+    let pools = Pools::racks()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let file = folder.path().join("cluster.json");
     eprintln!("bench file: writing a cluster of {nodes} nodes");

@@ -2,17 +2,15 @@
 //! `NAME: key=value …`; a limit that is missed is said there, and fails nothing.
 //!
 //! Every limit is measured in the same run, on the same data and by turns with what it limits. What is measured runs as
-//! a process of its own, started anew each time.
+//! a process of its own, started anew each time, unless its benchmark says why not.
 #![forbid(unsafe_code)]
 
 mod alloc;
 mod apply;
-mod cluster;
+mod claims;
 mod file;
-mod line;
 mod ours;
 mod plan;
-mod pools;
 mod process;
 mod raw;
 mod samples;
@@ -23,9 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-/// Set by `cargo xtask bench`.
-const TOOL_VARIABLE: &str = "XTASK_BENCH_TOOL";
+use xtask::tool::{TOOL_VARIABLE, USUAL_PLACE};
 
 /// Measure against limits of the same run.
 #[derive(Debug, Parser)]
@@ -37,7 +33,7 @@ struct Arguments {
     #[arg(long, global = true, value_name = "N")]
     nodes: Option<usize>,
     /// The program to measure, instead of the one that is built from these sources.
-    #[arg(long, global = true, value_name = "FILE", env = TOOL_VARIABLE, default_value = "target/release/cilium-ipam")]
+    #[arg(long, global = true, value_name = "FILE", env = TOOL_VARIABLE, default_value = USUAL_PLACE)]
     tool: PathBuf,
 }
 
@@ -51,6 +47,8 @@ enum Verb {
     File,
     /// The allocator, against Kubernetes' own; 1,000,000 blocks.
     Alloc,
+    /// `apply` with claims and without, on a real API server; 5,000 nodes.
+    Claims,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -78,11 +76,13 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Apply => apply::run(tool, nodes.unwrap_or(apply::NODES)),
         Verb::File => file::run(tool, nodes.unwrap_or(file::NODES)),
         Verb::Alloc => alloc::run(nodes.unwrap_or(alloc::BLOCKS)),
+        Verb::Claims => claims::run(nodes.unwrap_or(claims::NODES)),
         Verb::All => {
             plan::run(tool, nodes.unwrap_or(plan::NODES))?;
             apply::run(tool, nodes.unwrap_or(apply::NODES))?;
             file::run(tool, nodes.unwrap_or(file::NODES))?;
-            alloc::run(nodes.unwrap_or(alloc::BLOCKS))
+            alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
+            claims::run(nodes.unwrap_or(claims::NODES))
         }
         Verb::Timed(arguments) => timed::run(arguments),
         Verb::Ours(arguments) => ours::run(arguments),

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use testbed::ControlPlane;
-use xtask::fleet;
+use xtask::line::Line;
+use xtask::pools::Pools;
+use xtask::tool::Tool;
+use xtask::{cluster, fleet};
 
-use crate::line::Line;
-use crate::pools::Pools;
-use crate::process::{Tool, timed};
+use crate::process::timed;
+use crate::raw;
 use crate::samples::Samples;
-use crate::{cluster, raw};
 
 /// What the README promises.
 pub const NODES: usize = 5_000;
@@ -28,7 +29,7 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     eprintln!("bench plan: creating {nodes} Nodes and as many CiliumNodes");
     fleet::create_cilium_nodes(&plane, 0..nodes)?;
     fleet::create_nodes(&plane, 0..nodes)?;
-    let pools = Pools::write()?;
+    let pools = Pools::racks()?;
     measure(&tool, &plane, &pools, nodes)
 }
 

@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod check;
+mod companion;
+pub mod prove;
 pub mod quick;
 pub mod test;
 pub mod testbed;

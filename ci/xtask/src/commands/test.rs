@@ -1,8 +1,9 @@
-//! `test`: the whole suite, with the real programs that it runs against.
+//! `test`: the whole suite, with the real programs that it runs against, and the proofs.
 
 use anyhow::Result;
 use testbed::{CiliumVersion, Program, build};
 
+use super::prove;
 use super::testbed::PROGRAMS;
 use crate::cargo;
 
@@ -24,6 +25,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // Before the tests, because what is told meanwhile cannot be seen from inside of one.
     build(&PROGRAMS)?;
     cargo::run_with(SUITE, &arguments.arguments, None)?;
+    if arguments.arguments.is_empty() {
+        prove::all()?;
+    }
     if arguments.agent { agent_tests() } else { Ok(()) }
 }
 

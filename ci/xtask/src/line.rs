@@ -1,0 +1,137 @@
+//! The line that a benchmark or a proof ends with: `NAME: key=value …`.
+
+use std::fmt::{self, Display};
+
+use anyhow::{Result, bail};
+
+/// One figure with everything that is needed to judge it.
+pub struct Line {
+    name: &'static str,
+    fields: Vec<(&'static str, String)>,
+    limits: Limits,
+    missed: Vec<&'static str>,
+}
+
+/// Whether the line has limits, which are wished for; what is required of it is another matter.
+#[derive(Clone, Copy)]
+enum Limits {
+    None,
+    Kept,
+    Missed,
+}
+
+impl Line {
+    /// Nothing in it yet.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self { name, fields: Vec::new(), limits: Limits::None, missed: Vec::new() }
+    }
+
+    /// A number as it is.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl Display) -> Self {
+        self.fields.push((key, value.to_string()));
+        self
+    }
+
+    /// A measured number.
+    #[must_use]
+    pub fn measured(self, key: &'static str, value: f64) -> Self {
+        // As many digits as a repeated run would show again.
+        let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+        self.with(key, format!("{value:.digits$}"))
+    }
+
+    /// A measured number, and what it should not exceed.
+    #[must_use]
+    pub fn at_most(self, key: &'static str, value: f64, limit_key: &'static str, limit: f64) -> Self {
+        self.limited(value <= limit).measured(key, value).with(limit_key, limit)
+    }
+
+    /// A measured number, and what it should reach.
+    #[must_use]
+    pub fn at_least(self, key: &'static str, value: f64, limit_key: &'static str, limit: f64) -> Self {
+        self.limited(value >= limit).measured(key, value).with(limit_key, limit)
+    }
+
+    /// What was counted, and what it must be.
+    #[must_use]
+    pub fn required<T: Display + PartialEq>(mut self, key: &'static str, value: T, wanted: T) -> Self {
+        if value != wanted {
+            self.missed.push(key);
+        }
+        self.with(key, value)
+    }
+
+    /// What was counted, and what it must reach.
+    #[must_use]
+    pub fn required_least<T: Display + PartialOrd>(mut self, key: &'static str, value: T, least: T) -> Self {
+        if value < least {
+            self.missed.push(key);
+        }
+        self.with(key, value)
+    }
+
+    /// Prints it.
+    pub fn print(&self) {
+        println!("{self}");
+    }
+
+    /// Prints it, and fails when something is not as it is required to be.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn conclude(&self) -> Result<()> {
+        self.print();
+        if !self.missed.is_empty() {
+            bail!("{} does not hold: see {}", self.name, self.missed.join(", "));
+        }
+        Ok(())
+    }
+
+    fn limited(mut self, kept: bool) -> Self {
+        self.limits = match (self.limits, kept) {
+            (Limits::Missed, _) | (_, false) => Limits::Missed,
+            (Limits::None | Limits::Kept, true) => Limits::Kept,
+        };
+        self
+    }
+}
+
+impl Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.name)?;
+        for (key, value) in &self.fields {
+            write!(f, " {key}={value}")?;
+        }
+        f.write_str(match self.limits {
+            Limits::None => "",
+            Limits::Kept => " within=yes",
+            Limits::Missed => " within=no",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_limit_is_said_and_fails_nothing() {
+        let line = Line::new("plan").with("nodes", 5).at_most("ratio", 1.2, "limit", 1.25);
+        assert_eq!(line.to_string(), "plan: nodes=5 ratio=1.20 limit=1.25 within=yes");
+        let line = line.at_least("rate", 123.45, "rate_limit", 200.0);
+        assert_eq!(line.to_string(), "plan: nodes=5 ratio=1.20 limit=1.25 rate=123 rate_limit=200 within=no");
+        assert!(Line::new("x").at_most("ratio", f64::NAN, "limit", 1.0).to_string().ends_with("within=no"));
+        assert!(line.conclude().is_ok());
+    }
+
+    #[test]
+    fn what_is_required_and_missing_fails() {
+        let line = Line::new("kills").required_least("hits", 3, 3).required("duplicates", 0, 0);
+        assert_eq!(line.to_string(), "kills: hits=3 duplicates=0");
+        assert!(line.conclude().is_ok());
+        let error = line.required("converged", "no", "yes").conclude().unwrap_err();
+        assert_eq!(error.to_string(), "kills does not hold: see converged");
+    }
+}

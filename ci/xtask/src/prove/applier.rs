@@ -1,0 +1,205 @@
+//! One `cilium-ipam apply` as a process of its own, which can be stopped, continued and killed.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{self, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use xtask::pools::Pools;
+use xtask::tool::Tool;
+
+/// Everything was done.
+pub const DONE: i32 = 0;
+/// Somebody else was faster with everything.
+pub const BEATEN: i32 = 6;
+/// Some of it was done, and the rest is listed.
+pub const PARTLY: i32 = 7;
+/// The cluster could not be read.
+pub const UNREACHABLE: i32 = 8;
+
+const REPORT: &str = "report.json";
+const TALK: &str = "talk.txt";
+
+/// Lines of talk that say why one failed.
+const TALK_TAIL: usize = 4;
+
+/// Whether an applier takes the Lease that lets only one run at a time.
+#[derive(Clone, Copy)]
+pub enum Courtesy {
+    /// As people run it.
+    Lease,
+    /// Several at once.
+    None,
+}
+
+/// How appliers are started: all alike, but for the directory.
+#[derive(Clone, Copy)]
+pub struct Manner<'m> {
+    /// The program.
+    pub tool: &'m Tool,
+    /// Who they are.
+    pub kubeconfig: &'m Path,
+    /// Writes at the same time.
+    pub parallelism: usize,
+    /// Whether only one runs at a time.
+    pub courtesy: Courtesy,
+}
+
+impl Manner<'_> {
+    /// Starts one, in a folder of its own: it writes files there.
+    pub fn start(&self, pools: &Pools) -> Result<Applier> {
+        let folder = TempDir::new().context("no temporary folder")?;
+        let mut command = self.command(OsStr::new("apply"), pools, folder.path())?;
+        command.args(["--auto-approve", "--output", "json", "--parallelism", &self.parallelism.to_string()]);
+        match self.courtesy {
+            Courtesy::Lease => {}
+            Courtesy::None => {
+                command.arg("--no-lock");
+            }
+        }
+        let child = command.spawn().context("the tool does not start")?;
+        Ok(Applier { child, folder })
+    }
+
+    /// The exit code of `plan --detailed-exitcode`.
+    pub fn plan(&self, pools: &Pools) -> Result<Option<i32>> {
+        let folder = TempDir::new().context("no temporary folder")?;
+        let mut command = self.command(OsStr::new("plan"), pools, folder.path())?;
+        Ok(command.arg("--detailed-exitcode").status().context("the tool does not start")?.code())
+    }
+
+    fn command(&self, verb: &OsStr, pools: &Pools, folder: &Path) -> Result<Command> {
+        let mut command = self.tool.command();
+        command.current_dir(folder).args([verb, pools.path(), OsStr::new("--kubeconfig"), self.kubeconfig.as_os_str()]);
+        command.stdin(Stdio::null());
+        command.stdout(File::create(folder.join(REPORT)).context("no file for the report")?);
+        command.stderr(File::create(folder.join(TALK)).context("no file for the talk")?);
+        Ok(command)
+    }
+}
+
+/// One that was started. Dropping it kills it.
+pub struct Applier {
+    child: Child,
+    folder: TempDir,
+}
+
+/// What became of one.
+pub struct Ended {
+    status: ExitStatus,
+    report: Value,
+    talk: String,
+}
+
+impl Applier {
+    /// Whether it has not ended yet.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().context("the tool cannot be watched")?.is_none())
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Result<Ended> {
+        let status = self.child.wait().context("the tool cannot be waited for")?;
+        let read = |name: &str| std::fs::read_to_string(self.folder.path().join(name));
+        let report = serde_json::from_str(&read(REPORT)?).unwrap_or_default();
+        Ok(Ended { status, report, talk: read(TALK)? })
+    }
+
+    /// Kills it with SIGKILL and waits for its end.
+    pub fn kill(mut self) -> Result<Ended> {
+        self.child.kill().context("the tool cannot be killed")?;
+        self.wait()
+    }
+
+    /// Stops it with SIGSTOP; once this returns, it does nothing.
+    pub fn pause(&self) -> Result<()> {
+        let pid = self.pid()?;
+        signal::kill(pid, Signal::SIGSTOP).context("the tool cannot be stopped")?;
+        // Its end stays to be waited for.
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(pid), flags).context("the tool cannot be watched")? {
+            WaitStatus::Stopped(..) => Ok(()),
+            status => bail!("the tool ended before it was stopped: {status:?}"),
+        }
+    }
+
+    /// Lets one go on that was stopped.
+    pub fn resume(&self) -> Result<()> {
+        signal::kill(self.pid()?, Signal::SIGCONT).context("the tool cannot be continued")
+    }
+
+    /// Nobody else has this process ID while the child has not been waited for.
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.child.id())?))
+    }
+}
+
+impl Drop for Applier {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A change as the report names it.
+pub struct Reported {
+    /// The node.
+    pub node: String,
+    /// Its blocks after the change.
+    pub blocks: Vec<String>,
+}
+
+impl Ended {
+    /// Its exit code, unless a signal ended it.
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// Whether SIGKILL ended it.
+    pub fn was_killed(&self) -> bool {
+        self.status.signal() == Some(Signal::SIGKILL as i32)
+    }
+
+    /// Fails unless its exit code is one of these.
+    pub fn expect(self, codes: &[i32]) -> Result<Self> {
+        match self.code() {
+            Some(code) if codes.contains(&code) => Ok(self),
+            _ => bail!("an apply ended with {}, not with one of {codes:?}:\n{}", self.status, self.end_of_talk()),
+        }
+    }
+
+    /// What it says it did.
+    pub fn applied(&self) -> Vec<Reported> {
+        self.reported("applied")
+    }
+
+    /// The changes in one list of the report: `applied`, `not_applied` or `unknown`.
+    pub fn reported(&self, list: &str) -> Vec<Reported> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let reported = |line: &Value| Reported {
+            node: text(&line["name"]),
+            blocks: line["after"].as_array().into_iter().flatten().map(text).collect(),
+        };
+        self.report[list].as_array().into_iter().flatten().map(reported).collect()
+    }
+
+    /// What it said on stderr.
+    pub fn talk(&self) -> &str {
+        &self.talk
+    }
+
+    /// The last of it, where the failure is.
+    pub fn end_of_talk(&self) -> String {
+        let lines: Vec<&str> = self.talk.lines().filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(TALK_TAIL)..].join("\n")
+    }
+}

@@ -1,0 +1,81 @@
+//! `xtask-prove`: what `cargo xtask prove` runs. Each proof tries to break a promise of the tool, prints what it found
+//! on stdout, the last line as `NAME: key=value …`, and fails when the promise was broken.
+//!
+//! A proof sees the tool from outside, as a process, and the cluster with means of its own.
+#![forbid(unsafe_code)]
+
+mod applier;
+mod appliers;
+mod churn;
+mod claims;
+mod directories;
+mod gate;
+mod holdings;
+mod kills;
+mod paused;
+mod prefix;
+mod random;
+mod restarts;
+mod rival;
+mod trial;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use xtask::tool::{TOOL_VARIABLE, Tool, USUAL_PLACE};
+
+/// Try to break what the tool promises.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask prove", bin_name = "cargo xtask prove", max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    /// How many nodes; each proof has a number of its own.
+    #[arg(long, global = true, value_name = "N")]
+    nodes: Option<usize>,
+    /// Repeats the choices of an earlier run, whose line names it; some proofs choose nothing.
+    #[arg(long, global = true, value_name = "N")]
+    seed: Option<u64>,
+    /// The program to try, instead of the one that is built from these sources.
+    #[arg(long, global = true, value_name = "FILE", env = TOOL_VARIABLE, default_value = USUAL_PLACE)]
+    tool: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Several appliers at once, with directories that disagree, while nodes live, come and go; 300 nodes.
+    Appliers,
+    /// SIGKILL at any moment of an apply; 100 nodes.
+    Kills(kills::Arguments),
+    /// SIGSTOP between the claim and the write, and much happens before SIGCONT; 60 nodes.
+    Paused,
+    /// kube-apiserver and etcd end and come back while appliers run; 300 nodes.
+    Restarts,
+    /// kube-controller-manager gives blocks to the same nodes, unseen; 800 nodes.
+    Rival,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("prove: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { verb, nodes, seed, tool } = arguments;
+    let seed = seed.unwrap_or_else(random::fresh_seed);
+    let tool = Tool::new(tool)?;
+    match verb {
+        Verb::Appliers => appliers::run(&tool, nodes.unwrap_or(appliers::NODES), seed),
+        Verb::Kills(arguments) => kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments),
+        Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
+        Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
+        Verb::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),
+    }
+}
