@@ -150,7 +150,14 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
     match still_wanted(saved, plan, observed) {
         Staleness::Stale(differences) if saved.intent == Intent::Undo => Err(Failure::StaleUndo(differences)),
         Staleness::Stale(differences) => Err(Failure::Stale(differences)),
-        Staleness::Current { changes, further, done } => {
+        Staleness::Current { changes, further, done, gone } => {
+            if gone > 0 {
+                output::warn(&format!("left out: {}, gone or re-created since", count(gone, "node")));
+            }
+            for blocked in saved.blocked.iter().filter(|_| saved.intent == Intent::Undo) {
+                let (name, reason) = (printable(&blocked.name), printable(&blocked.reason));
+                output::warn(&format!("Node/{name}: {reason}; {}", printable(&blocked.unblock)));
+            }
             if done > 0 {
                 output::warn(&format!("done already: {} of the saved plan", count(done, "change")));
             }

@@ -65,7 +65,12 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         }
     }
     if let Some(file) = &arguments.out {
-        output::warn(&format!("\nSaved. To do exactly this: cilium-ipam apply {}{}", file.display(), common.flags()));
+        let next = if document.refusals.is_empty() {
+            format!("To do exactly this: cilium-ipam apply {}{}", file.display(), common.flags())
+        } else {
+            "It is refused as it is, so `apply` will not take it.".to_owned()
+        };
+        output::warn(&format!("\nSaved. {next}"));
     }
     let pending = arguments.detailed_exitcode && !plan.changes.is_empty();
     Ok(if pending { Reached::ChangesPending } else { Reached::Done })

@@ -59,7 +59,7 @@ impl Exceeded {
             Some(domain) => format!(" in failure domain `{domain}`"),
         };
         let message = format!("{changed} of {nodes} nodes{place} {verb}, and {name} = {value} allows {allowed}");
-        let help = format!("apply fewer at a time, raise the limit in the Policy, or waive it with --waive {name}");
+        let help = format!("apply fewer at a time, raise the limit where it is set, or plan again with --waive {name}");
         Refusal { rule: Rule("limit"), message, help, waiver: Some(name) }
     }
 }
@@ -142,14 +142,15 @@ fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -
 
 fn protected_pools(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     let protected = &desired.policy.protected.pools;
-    let refusal = |message: String| Refusal {
+    let refusal = |message: String, help: &str| Refusal {
         rule: Rule("protected-pool"),
         message,
-        help: "bring it back, or take the protection away first, in a change of its own".to_owned(),
+        help: format!("{help}take the protection away first, in a change of its own"),
         waiver: None,
     };
     let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool));
-    let gone = gone.map(|pool| refusal(format!("pool `{pool}` is protected, and no file declares it")));
+    let gone =
+        gone.map(|pool| refusal(format!("pool `{pool}` is protected, and no file declares it"), "bring it back, or "));
     let holds = |change: &Change, pool: &PoolName| {
         let shown = observed.nodes.get(&change.node).into_iter().flat_map(|node| &node.shown);
         let pool = desired.pools.get(pool);
@@ -161,10 +162,11 @@ fn protected_pools(changes: &[Change], desired: &Desired, observed: &Observed) -
         Some((change, protected.iter().find(concerns)?))
     });
     let hit = hit.map(|(change, pool)| {
-        refusal(format!(
-            "node `{}` would be disturbed, and has to do with pool `{pool}`, which is protected",
+        let message = format!(
+            "node `{}` has or would get a block of pool `{pool}`, which is protected, and its pods would be disturbed",
             change.node
-        ))
+        );
+        refusal(message, "")
     });
     gone.chain(hit).collect()
 }

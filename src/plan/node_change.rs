@@ -73,7 +73,7 @@ impl<'p> NodeChanges<'p> {
                     None => self.source_of(&assigned),
                 });
             }
-            Outcome::Short { passed_over } if blocks.is_empty() || lacks_required(&passed_over) => {
+            Outcome::Short { passed_over } if blocks.is_empty() || is_left_short(&passed_over) => {
                 return Err(self.exhausted(&passed_over));
             }
             Outcome::NoPool if blocks.is_empty() => return Err(BlockedReason::NoPool),
@@ -172,8 +172,9 @@ impl<'p> NodeChanges<'p> {
     }
 }
 
-fn lacks_required(passed_over: &[(PoolId, PassedOver)]) -> bool {
-    passed_over.iter().any(|(_, why)| matches!(why, PassedOver::Lacks(_)))
+/// Whether a node with a block of one family is without one that it should get: a disabled pool gives nothing new, and that is meant.
+fn is_left_short(passed_over: &[(PoolId, PassedOver)]) -> bool {
+    passed_over.iter().any(|(_, why)| matches!(why, PassedOver::Lacks(_) | PassedOver::Full))
 }
 
 fn why_text(why: PassedOver) -> String {

@@ -18,6 +18,8 @@ pub enum Staleness {
         further: usize,
         /// Saved changes that the cluster shows already, such as those of an apply that was interrupted.
         done: usize,
+        /// Changes of an undo plan whose nodes are gone or re-created: there is nothing left to take back.
+        gone: usize,
     },
     /// Something relevant has changed; a line for each difference.
     Stale(Vec<String>),
@@ -30,15 +32,14 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         fresh.changes.iter().map(|change| (change.node.as_str(), change)).collect();
     let mut changes = Vec::with_capacity(saved.changes.len());
     let mut differences = Vec::new();
-    let mut done = 0;
+    let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
         let now = planned.remove(wanted.name.as_str());
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
             Some(change) => changes.push(change.clone()),
             None if shows(observed, wanted) => done += 1,
-            // There is nothing left to take back from.
-            None if saved.intent == Intent::Undo && is_gone(observed, wanted) => done += 1,
-            None => differences.push(difference(wanted, now, fresh)),
+            None if saved.intent == Intent::Undo && is_gone(observed, wanted) => gone += 1,
+            None => differences.push(difference(wanted, now, fresh, observed)),
         }
     }
     if fresh.desired_digest != saved.source.digest {
@@ -54,7 +55,7 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         }));
     }
     if differences.is_empty() {
-        Staleness::Current { changes, further: planned.len(), done }
+        Staleness::Current { changes, further: planned.len(), done, gone }
     } else {
         Staleness::Stale(differences)
     }
@@ -82,7 +83,7 @@ fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     node.is_none_or(|node| node.uid != saved.guard.uid)
 }
 
-fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> String {
+fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan, observed: &Observed) -> String {
     let who = format!("{}/{}", saved.kind.escape_debug(), saved.name.escape_debug());
     let blocks = |after: &[String]| if after.is_empty() { "no block".to_owned() } else { after.join(" ") };
     let was = blocks(&saved.after).escape_debug().to_string();
@@ -104,6 +105,9 @@ fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan) -> Str
     }
     if fresh.unchanged.iter().any(|node| node.as_str() == saved.name) {
         return format!("{who}: saved {was}, but it has another block by now");
+    }
+    if !is_gone(observed, saved) {
+        return format!("{who}: saved {was}, but it shows something else by now");
     }
     format!("{who}: saved {was}, but it is gone")
 }

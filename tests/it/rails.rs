@@ -85,7 +85,7 @@ fn the_command_line_limits_and_protects_too() {
     assert!(apply(&folder, &["--protect-node", "n1"], 5).contains("and is protected"));
     let looser = ["--limit", "disruptive-percent=100"];
     assert!(apply(&dual_stack(&running(&THREE), ""), &looser, 5).contains("disruptive-percent = 20"));
-    assert!(apply(&folder, &["--protect-pool", "a"], 5).contains("pool `a`, which is protected"));
+    assert!(apply(&folder, &["--protect-pool", "a"], 5).contains("a block of pool `a`, which is protected"));
     assert!(apply(&folder, &["--protect-pool", "gone"], 5).contains("no file declares it"));
     let bad = folder.run(&["plan", "--limit", "assign-count"]).expect(1);
     assert!(bad.stderr.contains("LIMIT=N"), "{}", bad.stderr);

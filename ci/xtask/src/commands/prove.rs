@@ -61,7 +61,7 @@ fn one(name: &str, arguments: &[String]) -> Result<()> {
 /// The properties of plans against a naive planner, with so many random cases each.
 fn properties(arguments: &[String]) -> Result<()> {
     let cases = match arguments {
-        [] => "20000",
+        [] => "5000",
         [flag, cases] if flag == "--cases" => cases,
         _ => bail!("it is `prove properties [--cases N]`"),
     };
