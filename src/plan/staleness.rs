@@ -34,13 +34,18 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     let mut differences = Vec::new();
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
-        let now = planned.remove(wanted.name.as_str());
+        let now = planned.get(wanted.name.as_str()).copied();
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
             Some(change) => changes.push(change.clone()),
-            None if shows(observed, wanted) => done += 1,
+            // What the same node gets besides is a further change.
+            None if shows(observed, wanted) => {
+                done += 1;
+                continue;
+            }
             None if saved.intent == Intent::Undo && is_gone(observed, wanted) => gone += 1,
             None => differences.push(difference(wanted, now, fresh, observed)),
         }
+        planned.remove(wanted.name.as_str());
     }
     if fresh.desired_digest != saved.source.digest {
         differences.extend(planned.values().map(|change| {

@@ -47,11 +47,18 @@ fn line_of(origin: &Origin, documents: &Documents) -> Option<String> {
 fn source_of(finding: &Finding, documents: &Documents) -> Option<NamedSource<String>> {
     let origin = finding.origin.as_ref()?;
     let text = text_of(origin, documents)?;
-    let start = text.get(..origin.bytes.0)?.rfind('\n').map_or(0, |newline| newline + 1);
-    if text[start..].lines().next().is_some_and(|line| line.len() > LONGEST_LINE) {
+    let related = finding.related.iter().map(|label| &label.origin).filter(|related| related.file == origin.file);
+    let mut marked = std::iter::once(origin).chain(related);
+    if !marked.all(|origin| line_at(text, origin.bytes.0).is_some_and(|line| line.len() <= LONGEST_LINE)) {
         return None;
     }
     Some(NamedSource::new(&*origin.file, masked(text)))
+}
+
+/// The line that a byte is in.
+fn line_at(text: &str, byte: usize) -> Option<&str> {
+    let start = text.get(..byte)?.rfind('\n').map_or(0, |newline| newline + 1);
+    Some(text[start..].lines().next().unwrap_or_default())
 }
 
 /// Longest line that is shown, in bytes: what is longer helps nobody, and the renderer cannot pad beyond 65,535 columns.

@@ -287,3 +287,15 @@ fn warnings_do_not_stop_a_plan() {
     let ran = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0);
     assert_eq!(ran.json()["findings"].as_array().unwrap().len(), 0);
 }
+
+#[test]
+fn a_second_place_in_an_endless_line_is_not_drawn() {
+    let filler = "x".repeat(200_000);
+    let first = pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}");
+    let second = format!(
+        "{{apiVersion: cilium-ipam.io/v1alpha1, kind: IPPool, metadata: {{name: b, labels: {{l: \"{filler}\"}}}}, spec: {{cidrs: [10.20.0.0/16], blockSize: 24}}}}\n"
+    );
+    let folder = Folder::new(&[("pools/a.yaml", &format!("{first}---\n{second}"))]);
+    let ran = folder.run(&["validate"]).expect(3);
+    assert!(ran.stderr.len() < 20_000, "{} bytes", ran.stderr.len());
+}

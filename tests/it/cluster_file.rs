@@ -354,3 +354,14 @@ fn a_faulty_command_line_is_a_failure_of_its_own() {
     let _ = folder.run(&["plan", "--bogus"]).expect(1);
     let _ = folder.run(&["--help"]).expect(0);
 }
+
+#[test]
+fn faults_that_a_fuzzer_found() {
+    let listed = r#"{"apiVersion":"v1","kind":"Node","metadata":[],"spec":{}}"#;
+    let of_list = folder("1.19.3", KUBERNETES, &[listed.into()], &[pool("a", POOL)]);
+    of_list.run(&["plan", "--cluster", "cluster.json"]).expect(8);
+    let last = node("n", "a", "").replace(r#""resourceVersion":"7""#, r#""resourceVersion":"18446744073709551615""#);
+    let at_the_end = folder("1.19.3", KUBERNETES, &[last], &[pool("a", POOL)]);
+    let ran = at_the_end.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(1);
+    assert!(ran.stderr.contains("no resourceVersion is left"), "{}", ran.stderr);
+}

@@ -98,3 +98,15 @@ fn edited_and_foreign_files_are_refused() {
     folder.write("plan.json", &plan[..plan.len() / 2]);
     assert!(apply(&folder, 1).contains("not a saved plan"));
 }
+
+#[test]
+fn a_further_change_of_a_node_whose_saved_one_is_done_is_told() {
+    let dual_stack = "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
+    let settings = r#""ipam":"kubernetes","annotate-k8s-node":"true""#;
+    let bare = cluster("1.19.3", settings, &[node("n", "a", "")]);
+    let folder = Folder::new(&[("cluster.json", &bare), ("pools/a.yaml", &pool("a", POOL))]);
+    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    folder.write("cluster.json", cluster("1.19.3", settings, &[node("n", "a", &holds("10.20.0.0/24"))]));
+    folder.write("pools/a.yaml", pool("a", dual_stack));
+    assert!(apply(&folder, 4).contains("Node/n: not in the saved plan, would now get fd00:20::/64"));
+}

@@ -65,12 +65,16 @@ impl ItemHead {
     /// kind and name only, so that the order of objects does not matter.
     pub(super) fn with_identity(&self, item: &str) -> Result<Value, serde_json::Error> {
         let mut object: Value = serde_json::from_str(item)?;
+        // A list would do as well for serde, and for nobody else.
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return Err(serde::de::Error::custom(format!("a {} without metadata", self.kind.escape_debug())));
+        };
         let ItemMetadata { name, namespace, uid, resource_version, .. } = &self.metadata;
         if uid.is_empty() {
-            object["metadata"]["uid"] = json!(uid_of(&self.kind, namespace, name));
+            metadata.insert("uid".to_owned(), json!(uid_of(&self.kind, namespace, name)));
         }
         if resource_version.is_empty() {
-            object["metadata"]["resourceVersion"] = json!("1");
+            metadata.insert("resourceVersion".to_owned(), json!("1"));
         }
         Ok(object)
     }

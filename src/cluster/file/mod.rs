@@ -70,10 +70,11 @@ struct State {
 
 impl State {
     /// The object as it is after a write.
-    fn next_version(&mut self, mut object: Value) -> Value {
-        self.resource_version += 1;
+    fn next_version(&mut self, mut object: Value) -> Result<Value, WriteError> {
+        let next = self.resource_version.checked_add(1);
+        self.resource_version = next.ok_or_else(|| WriteError::Refused("no resourceVersion is left".to_owned()))?;
         object["metadata"]["resourceVersion"] = json!(self.resource_version.to_string());
-        object
+        Ok(object)
     }
 
     fn object(&self, place: usize) -> Option<&Value> {
@@ -167,7 +168,7 @@ impl FileCluster {
         let mut state = self.state();
         if let Some(index) = state.created.iter().position(|(of, called, _)| (*of, called.as_str()) == (kind, name)) {
             let object = patched(&state.created[index].2, patch)?;
-            let object = state.next_version(object);
+            let object = state.next_version(object)?;
             let version = version_of(&object);
             state.created[index].2 = object;
             return Ok(Written { version });
@@ -182,7 +183,7 @@ impl FileCluster {
                 patched(&object, patch)?
             }
         };
-        let object = state.next_version(object);
+        let object = state.next_version(object)?;
         let version = version_of(&object);
         state.changed.insert(index, object);
         Ok(Written { version })
@@ -197,7 +198,7 @@ impl FileCluster {
         }
         let mut object = object.clone();
         object["metadata"]["uid"] = json!(items::uid_of(object["kind"].as_str().unwrap_or_default(), "", name));
-        let object = state.next_version(object);
+        let object = state.next_version(object)?;
         let version = version_of(&object);
         state.created.push((kind, name.to_owned(), object));
         Ok(Written { version })
