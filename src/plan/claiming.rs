@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
 use crate::claims::{Claim, ClaimGuard, Claims, Conflict};
-use crate::net::Block;
+use crate::net::{Block, RangeIndex, overlapping_pairs};
 
 /// The claims with those of these changes, and the changes, by their place, that must not be written because another node has a
 /// block of theirs. `claims` must be those in force; what changes free rests for `rest`, from before the write on, so that a kill in
@@ -17,35 +17,45 @@ pub fn claim_changes(
     now: Timestamp,
     rest: SignedDuration,
 ) -> (Claims, BTreeMap<usize, Conflict>) {
+    let conflicts = conflicts(claims, changes);
     let mut claims = claims.clone();
-    let mut conflicts = BTreeMap::new();
-    for (index, change) in changes.iter().enumerate() {
+    for (_, change) in changes.iter().enumerate().filter(|(index, _)| !conflicts.contains_key(index)) {
         let blocks = change.edit.blocks();
-        // All blocks of a node or none.
-        let mut with_change = Vec::new();
-        let claimed = blocks.iter().try_for_each(|block| {
+        for block in &blocks {
             let guard = ClaimGuard::Version(change.guard.resource_version.clone());
             let claim = Claim { node: change.node.clone(), uid: change.guard.uid.clone(), guard };
-            let before = claims.in_flight.get(block).cloned();
-            claims.claim(*block, claim)?;
-            with_change.push((*block, before));
-            Ok(())
-        });
-        if let Err(conflict) = claimed {
-            for (block, before) in with_change {
-                match before {
-                    Some(claim) => claims.in_flight.insert(block, claim),
-                    None => claims.in_flight.remove(&block),
-                };
-            }
-            conflicts.insert(index, conflict);
-            continue;
+            claims.in_flight.insert(*block, claim);
         }
         for block in freed(change, &blocks) {
             claims.rest(block, &change.node, now, rest);
         }
     }
     (claims, conflicts)
+}
+
+/// Changes with a block that another node has, or that an earlier change gives to another node. A plan has none of them; but what a
+/// plan has is not what uniqueness may rest on.
+fn conflicts(claims: &Claims, changes: &[Change]) -> BTreeMap<usize, Conflict> {
+    let held = RangeIndex::new(claims.held().map(|(block, node)| (block.range(), node)));
+    let mut conflicts = BTreeMap::new();
+    let mut wanted = Vec::new();
+    for (index, change) in changes.iter().enumerate() {
+        for block in change.edit.blocks() {
+            wanted.push((block.range(), index));
+            let holder = held.overlapping(&block.range()).map(|(_, node)| *node).find(|node| **node != change.node);
+            if let Some(holder) = holder {
+                conflicts.insert(index, Conflict { block, holder: holder.clone() });
+            }
+        }
+    }
+    for (first, second) in overlapping_pairs(wanted) {
+        let (first, second) = (first.min(second), first.max(second));
+        let (holder, change) = (&changes[first].node, &changes[second]);
+        if let Some(block) = change.edit.blocks().first().filter(|_| *holder != change.node) {
+            conflicts.insert(second, Conflict { block: *block, holder: holder.clone() });
+        }
+    }
+    conflicts
 }
 
 /// The claims when changes were applied: their objects are the record now, and what they freed rests from now on. Nobody else's claim is

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
+use futures_util::future::join;
+
 use super::ledger::Ledger;
 use super::{Job, observe_and_plan};
 use crate::apply::{Event, Outcome, Stop, apply};
@@ -17,7 +19,7 @@ use crate::plan::{Change, ChangeDocument, shows};
 const IDLE_ROUNDS: usize = 5;
 
 /// Changes whose blocks are claimed together unless somebody has a reason for another number: few replacements of the claims, and an
-/// object that stays far below the 1 MiB of a ConfigMap, at some 300 bytes for a node with two blocks.
+/// object that stays below the 1 MiB of a ConfigMap with two batches in it, at some 300 bytes for a node with two blocks.
 pub const BATCH: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// Every change with its outcome.
@@ -42,10 +44,8 @@ impl Applied {
         self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)))
     }
 
-    fn supersede(&mut self, changes: &[(usize, Change)], why: &str) {
-        for (place, _) in changes {
-            self.outcomes[*place].1 = Outcome::Superseded(why.to_owned());
-        }
+    fn supersede(&mut self, place: usize, why: &str) {
+        self.outcomes[place].1 = Outcome::Superseded(why.to_owned());
     }
 
     /// A write that was sent twice is superseded by itself when the first answer was lost, and only looking again tells.
@@ -126,7 +126,28 @@ fn blind_for_claims(observed: &Observed) -> Option<ClusterError> {
     Some(ClusterError::Indispensable { resource: spot.kind.resource(), message: spot.why.clone() })
 }
 
-/// Claims and writes batch by batch.
+/// A batch whose blocks are claimed.
+struct Claimed {
+    /// Places and changes that may be written.
+    writable: Vec<(usize, Change)>,
+    /// Those that may not, and why.
+    beaten: Vec<(usize, String)>,
+}
+
+async fn claim<C: Cluster>(ledger: &mut Ledger<'_, C>, batch: &[(usize, Change)]) -> Result<Claimed, WriteError> {
+    let changes: Vec<Change> = batch.iter().map(|(_, change)| change.clone()).collect();
+    let conflicts = ledger.claim(&changes).await?;
+    let mut claimed = Claimed { writable: Vec::new(), beaten: Vec::new() };
+    for (index, (place, change)) in batch.iter().enumerate() {
+        match conflicts.get(&index) {
+            Some(conflict) => claimed.beaten.push((*place, conflict.to_string())),
+            None => claimed.writable.push((*place, change.clone())),
+        }
+    }
+    Ok(claimed)
+}
+
+/// Claims and writes batch by batch; the next batch is claimed while one is written.
 async fn round<C: Cluster>(
     cluster: &C,
     job: &Job<'_>,
@@ -136,35 +157,39 @@ async fn round<C: Cluster>(
     sending: &mut Sending<'_>,
 ) -> Option<ClusterError> {
     let mut ledger = Ledger::new(cluster, observed, job.loaded.desired.policy.quarantine);
-    let mut left = due.as_slice();
-    while !left.is_empty() && !sending.stop.is_requested() {
-        let (batch, rest) = left.split_at(left.len().min(sending.batch.get()));
-        let changes: Vec<Change> = batch.iter().map(|(_, change)| change.clone()).collect();
-        let conflicts = match ledger.claim(&changes).await {
-            Ok(conflicts) => conflicts,
-            Err(WriteError::Superseded(_)) => {
-                applied.supersede(left, "another apply was faster with its claims");
-                return None;
+    let mut batches = due.chunks(sending.batch.get());
+    let mut next = batches.next();
+    let mut claimed = None;
+    loop {
+        let (places, changes): (Vec<usize>, Vec<Change>) = claimed.take().unwrap_or_default();
+        let batch = next.filter(|_| !sending.stop.is_requested());
+        let writing = apply(cluster, &changes, sending.parallelism, sending.stop, sending.on_event);
+        let claiming = async {
+            match batch {
+                Some(batch) => Some(claim(&mut ledger, batch).await),
+                None => None,
             }
-            Err(error) => return Some(ClusterError::Claims(error)),
         };
-        let (mut writable, mut places) = (Vec::new(), Vec::new());
-        for (index, (place, change)) in batch.iter().enumerate() {
-            match conflicts.get(&index) {
-                Some(conflict) => applied.supersede(&batch[index..=index], &conflict.to_string()),
-                None => {
-                    writable.push(change.clone());
-                    places.push(*place);
-                }
-            }
-        }
-        let outcomes = apply(cluster, &writable, sending.parallelism, sending.stop, sending.on_event).await;
-        let done = writable.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
+        let (outcomes, outcome) = join(writing, claiming).await;
+        let done = changes.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
         ledger.settle(done.map(|(change, _)| change));
-        for ((place, change), outcome) in places.into_iter().zip(writable).zip(outcomes) {
+        for ((place, change), outcome) in places.into_iter().zip(changes).zip(outcomes) {
             applied.outcomes[place] = (change, outcome);
         }
-        left = rest;
+        match outcome {
+            Some(Ok(Claimed { writable, beaten })) => {
+                beaten.into_iter().for_each(|(place, why)| applied.supersede(place, &why));
+                claimed = Some(writable.into_iter().unzip());
+                next = batches.next();
+            }
+            Some(Err(WriteError::Superseded(_))) => {
+                let left = next.into_iter().chain(batches).flatten();
+                left.for_each(|(place, _)| applied.supersede(*place, "another apply was faster with its claims"));
+                return None;
+            }
+            Some(Err(error)) => return Some(ClusterError::Claims(error)),
+            None => break,
+        }
     }
     ledger.close().await;
     None
