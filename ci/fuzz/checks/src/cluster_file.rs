@@ -1,0 +1,123 @@
+//! A cluster file: reading, planning, applying, and reading again.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use cilium_ipam::apply::{Event, Outcome, Stop};
+use cilium_ipam::cluster::{ClusterError, FileCluster, Opening, observe, snapshot};
+use cilium_ipam::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
+use cilium_ipam::plan::Plan;
+use cilium_ipam::run::{Applied, Job, Sending, apply_until_settled};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::spin::block_on;
+use crate::{promises, worlds};
+
+/// In memory, where there is such a place: every run writes and syncs.
+fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    folder.expect("a temporary folder can be made")
+}
+
+/// The bytes are the file.
+pub fn check(data: &[u8]) {
+    let folder = folder();
+    let path = folder.path().join("cluster");
+    std::fs::write(&path, data).expect("the file can be written");
+    let Some((observed, plan, cluster)) = planned(&path) else { return };
+    promises::assert_plan(&plan, &worlds::directory().desired, &observed);
+    let _ = block_on(snapshot(&cluster));
+    let before = text(&path);
+    let applied = apply(&cluster, observed, plan);
+    drop(cluster);
+    let after = text(&path);
+    assert_kept(&before, &after, &applied);
+    let (_, again, _) = planned(&path).expect("what was written can be read");
+    assert!(again.changes.is_empty(), "applied, and planned again: {:?}", again.changes);
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("the file was read before")
+}
+
+/// What is planned for the file; `None` where it is refused, with the reason in words.
+fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
+    let refused = |error: ClusterError| drop(error.to_string());
+    let cluster = FileCluster::open(path, Opening::Write).map_err(refused).ok()?;
+    let observed = block_on(observe(&cluster)).map_err(refused).ok()?;
+    let plan = Job::files(worlds::directory()).plan(&observed);
+    Some((observed, plan, cluster))
+}
+
+/// Nobody else writes, so every change goes through.
+fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Applied {
+    let stop = Stop::default();
+    let mut on_event = |_: Event<'_>| {};
+    // Few at a time, so that a small file has several batches.
+    let (batch, parallelism) = (NonZeroUsize::MIN.saturating_add(1), NonZeroUsize::MIN.saturating_add(2));
+    let mut sending = Sending { batch, parallelism, stop: &stop, on_event: &mut on_event };
+    let job = Job::files(worlds::directory());
+    let (applied, failure) = block_on(apply_until_settled(cluster, &job, observed, plan.changes, &mut sending));
+    assert!(failure.is_none(), "it cannot be applied: {failure:?}");
+    for (change, outcome) in &applied.outcomes {
+        assert!(*outcome == Outcome::Applied, "{outcome:?} of {change:?}");
+    }
+    applied
+}
+
+/// Everything but the fields that were written is as it was.
+fn assert_kept(before: &str, after: &str, applied: &Applied) {
+    if before == after {
+        assert!(applied.outcomes.is_empty(), "nothing was written");
+        return;
+    }
+    let written: BTreeSet<&str> = applied.outcomes.iter().map(|(change, _)| change.node.as_str()).collect();
+    let (before, after) = (items(before), items(after));
+    assert!((before.len()..=before.len() + 1).contains(&after.len()), "{} items, then {}", before.len(), after.len());
+    for (index, (mut before, mut after)) in before.into_iter().zip(after.iter().cloned()).enumerate() {
+        let is_claims = after.pointer("/metadata/name") == Some(&Value::from(CLAIMS_NAME));
+        let name = after.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if is_claims || written.contains(name.as_str()) {
+            [&mut before, &mut after].into_iter().for_each(forget_written);
+        }
+        assert!(before == after, "item {index} is another one: {before} and {after}");
+    }
+}
+
+/// What may be written of a Node or the claims.
+fn forget_written(object: &mut Value) {
+    let mut remove = |pointer: &str, keys: &[&str]| {
+        let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
+        keys.iter().for_each(|key| drop(fields.remove(*key)));
+    };
+    remove("/metadata", &["uid", "resourceVersion"]);
+    remove("/metadata/annotations", &ANNOTATION_KEYS);
+    remove("/spec", &["podCIDR", "podCIDRs"]);
+    remove("/data", &["claims.json"]);
+    let mut remove_empty = |pointer: &str, key: &str| {
+        let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
+        // What is no object there is replaced by one, as a merge patch does.
+        let is_empty = |value: &Value| value.as_object().is_none_or(serde_json::Map::is_empty);
+        if fields.get(key).is_some_and(is_empty) {
+            fields.remove(key);
+        }
+    };
+    remove_empty("/metadata", "annotations");
+    remove_empty("", "spec");
+    remove_empty("", "data");
+}
+
+/// The items of a list, read without the program.
+fn items(text: &str) -> Vec<Value> {
+    let text = text.trim_start_matches('\u{feff}');
+    let options = serde_yaml::options! { strict_booleans: true };
+    let list: Value = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text).expect("the list was read as JSON before"),
+        false => serde_yaml::from_str_with_options(text, options).expect("the list was read as YAML before"),
+    };
+    let items = list.get("items").and_then(Value::as_array).cloned();
+    items.expect("a list has items")
+}
