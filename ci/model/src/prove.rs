@@ -10,13 +10,14 @@ use crate::check::{Report, check};
 use crate::mutation::mutations;
 
 /// The largest world; the line tells its size.
-const LARGEST: Bounds = Bounds { appliers: 3, nodes: 3, disturbances: 3, ..Bounds::SMALL };
+const LARGEST: Bounds = Bounds { appliers: 3, nodes: 3, disturbances: 2, ..Bounds::SMALL };
 
 /// Worlds in which no block may ever be given twice.
-pub const WORLDS: [Bounds; 6] = [
+pub const WORLDS: [Bounds; 7] = [
     LARGEST,
     Bounds { disturbances: 4, moves: Moves::Planned, ..Bounds::SMALL },
-    Bounds { nodes: 3, batch: 1, ..Bounds::SMALL },
+    Bounds { nodes: 3, blocks: 3, disturbances: 1, batch: 1, ..Bounds::SMALL },
+    Bounds { disturbances: 3, batch: 1, moves: Moves::Planned, ..Bounds::SMALL },
     Bounds { nodes: 3, disturbances: 1, progress: Progress::Checked, ..Bounds::SMALL },
     Bounds::SMALL_CREATION,
     Bounds { appliers: 3, nodes: 3, disturbances: 1, ..Bounds::SMALL_CREATION },

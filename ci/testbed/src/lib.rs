@@ -19,6 +19,7 @@ mod operator;
 mod oracle;
 mod process;
 mod programs;
+mod random;
 mod wait;
 
 pub use cilium::{CiliumInstallation, install_cilium, install_crds};
@@ -29,4 +30,5 @@ pub use operator::{ControllerManager, Operator};
 pub use oracle::{AnnotateK8sNode, PodCidrs, parse_node};
 pub use process::Ending;
 pub use programs::{CiliumVersion, Program, Programs, build};
+pub use random::{Random, fresh_seed};
 pub use wait::wait_until;

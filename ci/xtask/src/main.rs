@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, check, prove, quick, test, testbed};
+use commands::{bench, check, fuzz, prove, quick, test, testbed};
 
 /// The one door to building, checking, testing and measuring cilium-ipam.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ enum Verb {
     Bench(bench::Arguments),
     /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, properties, hostile or all.
     Prove(prove::Arguments),
+    /// Run fuzz targets, ten minutes each unless told; installs cargo-fuzz first, and needs a nightly toolchain.
+    Fuzz(fuzz::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Verb::Testbed(verb) => testbed::run(&verb),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Prove(arguments) => prove::run(&arguments),
+        Verb::Fuzz(arguments) => fuzz::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -31,7 +31,7 @@ pub fn check(data: &[u8]) {
     promises::assert_plan(&plan, &worlds::directory().desired, &observed);
     let _ = block_on(snapshot(&cluster));
     let before = text(&path);
-    let applied = apply(&cluster, observed, plan);
+    let Some(applied) = apply(&cluster, observed, plan) else { return };
     drop(cluster);
     let after = text(&path);
     assert_kept(&before, &after, &applied);
@@ -52,8 +52,11 @@ fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     Some((observed, plan, cluster))
 }
 
-/// Nobody else writes, so every change goes through.
-fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Applied {
+/// No server counts so far, so there is no next version.
+const LAST_VERSION: &str = "no resourceVersion is left";
+
+/// Nobody else writes, so every change goes through; `None` where there is no next version.
+fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applied> {
     let stop = Stop::default();
     let mut on_event = |_: Event<'_>| {};
     // Few at a time, so that a small file has several batches.
@@ -61,11 +64,16 @@ fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Applied {
     let mut sending = Sending { batch, parallelism, stop: &stop, on_event: &mut on_event };
     let job = Job::files(worlds::directory());
     let (applied, failure) = block_on(apply_until_settled(cluster, &job, observed, plan.changes, &mut sending));
+    let is_last = |why: &str| why.contains(LAST_VERSION);
+    let refused = |(_, outcome): &(_, Outcome)| matches!(outcome, Outcome::Refused(why) if is_last(why));
+    if failure.as_ref().is_some_and(|error| is_last(&error.to_string())) || applied.outcomes.iter().any(refused) {
+        return None;
+    }
     assert!(failure.is_none(), "it cannot be applied: {failure:?}");
     for (change, outcome) in &applied.outcomes {
         assert!(*outcome == Outcome::Applied, "{outcome:?} of {change:?}");
     }
-    applied
+    Some(applied)
 }
 
 /// Everything but the fields that were written is as it was.

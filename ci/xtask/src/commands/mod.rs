@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod check;
 mod companion;
+pub mod fuzz;
 pub mod prove;
 pub mod quick;
 pub mod test;

@@ -2,7 +2,7 @@
 //! nodes, while nodes send heartbeats, are deleted and registered again.
 
 use anyhow::Result;
-use testbed::ControlPlane;
+use testbed::{ControlPlane, Random};
 use xtask::fleet;
 use xtask::line::Line;
 use xtask::pools::Pools;
@@ -11,7 +11,6 @@ use xtask::tool::Tool;
 use crate::applier::{Applier, BEATEN, DONE, Ended, PARTLY};
 use crate::churn::{Churn, Counts, beside};
 use crate::directories::Space;
-use crate::random::Random;
 use crate::trial::{Trial, start_all};
 
 /// A few hundred, so that the writes of all appliers are under way at the same time.

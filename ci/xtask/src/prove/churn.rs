@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
-use testbed::{ControlPlane, Error};
+use testbed::{ControlPlane, Error, Random};
 use xtask::{fleet, node};
-
-use crate::random::Random;
 
 /// Between two steps: quick enough to meet every batch of writes, and slow enough to leave the processor to the appliers.
 const PAUSE: Duration = Duration::from_millis(2);

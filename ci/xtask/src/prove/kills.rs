@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use testbed::ControlPlane;
+use testbed::{ControlPlane, Random};
 use xtask::fleet;
 use xtask::line::Line;
 use xtask::node;
@@ -16,7 +16,6 @@ use crate::applier::{DONE, Manner};
 use crate::claims;
 use crate::directories::Space;
 use crate::holdings::Holdings;
-use crate::random::Random;
 use crate::trial::{Convergence, Trial};
 
 /// So many that writing takes longer than planning, and so few that a kill costs half a second.

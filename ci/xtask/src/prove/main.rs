@@ -14,7 +14,6 @@ mod holdings;
 mod kills;
 mod paused;
 mod prefix;
-mod random;
 mod restarts;
 mod rival;
 mod trial;
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { verb, nodes, seed, tool } = arguments;
-    let seed = seed.unwrap_or_else(random::fresh_seed);
+    let seed = seed.unwrap_or_else(testbed::fresh_seed);
     let tool = Tool::new(tool)?;
     match verb {
         Verb::Appliers => appliers::run(&tool, nodes.unwrap_or(appliers::NODES), seed),

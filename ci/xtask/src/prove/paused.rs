@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use testbed::{Program, build, wait_until};
+use testbed::{Program, Random, build, wait_until};
 use xtask::cluster;
 use xtask::fleet;
 use xtask::line::Line;
@@ -15,7 +15,6 @@ use crate::applier::{Applier, BEATEN, DONE, Manner, PARTLY};
 use crate::claims;
 use crate::directories::Space;
 use crate::gate::Gate;
-use crate::random::Random;
 use crate::trial::{Convergence, Trial, start_all};
 
 /// More than are written at the same time, so that some of the claims belong to writes that have not even begun.
