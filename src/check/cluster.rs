@@ -112,6 +112,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::LoadBalancerPool => {
             "LoadBalancer addresses are not kept free: list them under `excluded` in the Policy"
         }
+        ObservedKind::Service => "which Services have LoadBalancer addresses is not known",
         ObservedKind::ControllerManagerPod => "whether kube-controller-manager hands out blocks too is not known",
         ObservedKind::CiliumDaemonSet | ObservedKind::CiliumNodeDefinition | ObservedKind::CiliumConfig => {
             "Cilium's version or settings are not known"
@@ -123,7 +124,9 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         let message = format!("{} could not be read ({}): {}", spot.kind.resource(), spot.why, consequence(spot.kind));
         warning("blind-spot", message).help("allow `get` and `list` on it")
     };
-    observed.blind_spots.iter().map(finding).collect()
+    // Without a pool no Service has an address of one.
+    let matters = |kind: ObservedKind| kind != ObservedKind::Service || !observed.address_pools.is_empty();
+    observed.blind_spots.iter().filter(|spot| matters(spot.kind)).map(finding).collect()
 }
 
 /// What must be known before `spec.podCIDRs` is written, and is not.

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod files;
+mod load_balancing;
 mod sizes;
 
 use crate::desired::Desired;
@@ -39,6 +40,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::blind_spots,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired, observed)).collect();
+    findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings.sort();
     findings

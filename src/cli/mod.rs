@@ -10,6 +10,7 @@ mod progress;
 mod rails;
 mod schema;
 mod show;
+mod show_lb;
 mod snapshot;
 mod target;
 mod undo_file;

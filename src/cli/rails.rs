@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::desired::Policy;
-use crate::model::{LimitName, NodeName, PoolName};
+use crate::model::{LimitName, LimitNameError, NodeName, PoolName};
 
 /// Limits, waivers and protections.
 #[derive(Debug, clap::Args)]
@@ -34,8 +34,12 @@ impl FromStr for Setting {
 
     fn from_str(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').ok_or("write it as LIMIT=N")?;
-        let value = value.parse().map_err(|_| "N must be a whole number".to_owned())?;
-        Ok(Setting { name: name.parse().map_err(|error: crate::model::LimitNameError| error.to_string())?, value })
+        let name: LimitName = name.parse().map_err(|error: LimitNameError| error.to_string())?;
+        let most = name.measure.most();
+        match value.parse() {
+            Ok(value) if value <= most => Ok(Setting { name, value }),
+            _ => Err(format!("N must be a whole number, at most {most}")),
+        }
     }
 }
 

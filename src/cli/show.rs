@@ -1,4 +1,4 @@
-//! `show pools` and `show nodes`: tables as kubectl users expect them.
+//! `show pools`, `show nodes` and `show lb`: tables as kubectl users expect them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::{Common, Format, Reached, load_valid, output};
+use super::{Common, Format, Reached, load_valid, output, show_lb};
 use crate::cluster::Opening;
 use crate::desired::{Desired, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
 use crate::plan::{Plan, PoolUse, pool_use};
 use crate::render::table;
-use crate::run::{Job, observe_and_plan};
+use crate::run::{Job, Loaded, observe_and_plan};
 
-/// Show pools or nodes as they are.
+/// Show pools, nodes or LoadBalancer addresses as they are.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -27,6 +27,8 @@ pub(super) struct Arguments {
 enum What {
     /// Each pool with its blocks: total, held by nodes, kept free, left.
     Pools(Flags),
+    /// LoadBalancer pools with their counts, and the Services that have addresses of them or wait for one.
+    Lb(show_lb::Flags),
     /// Each node with its blocks, the field that shows them, and what is planned.
     Nodes(Flags),
 }
@@ -73,17 +75,25 @@ struct Items<T> {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (What::Pools(flags) | What::Nodes(flags)) = &arguments.what;
+    match &arguments.what {
+        What::Lb(flags) => return show_lb::run(flags, common).await,
+        What::Pools(flags) => {
+            let (loaded, observed, _) = seen(flags, common).await?;
+            pools(flags.output, pool_use(&loaded.desired, &observed).iter().map(PoolRow::from).collect())?;
+        }
+        What::Nodes(flags) => {
+            let (loaded, observed, plan) = seen(flags, common).await?;
+            nodes(flags.output, node_rows(&loaded.desired, &observed, &plan))?;
+        }
+    }
+    Ok(Reached::Done)
+}
+
+async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan), Failure> {
     let loaded = load_valid(&flags.directory)?;
     let cluster = common.target(Opening::Read).await?;
     let (observed, plan) = observe_and_plan(&cluster, &Job::files(&loaded)).await?;
-    match &arguments.what {
-        What::Pools(_) => {
-            pools(flags.output, pool_use(&loaded.desired, &observed).iter().map(PoolRow::from).collect())?
-        }
-        What::Nodes(_) => nodes(flags.output, node_rows(&loaded.desired, &observed, &plan))?,
-    }
-    Ok(Reached::Done)
+    Ok((loaded, observed, plan))
 }
 
 impl From<&PoolUse<'_>> for PoolRow {

@@ -14,13 +14,14 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 /// How often a reading that expired half-way is begun again.
 const ATTEMPTS: usize = 3;
 
-/// Kinds of which there are few; their order does not matter.
-const SMALL: [ObservedKind; 5] = [
+/// Kinds whose order does not matter.
+const SMALL: [ObservedKind; 6] = [
     ObservedKind::CiliumConfig,
     ObservedKind::CiliumNodeDefinition,
     ObservedKind::ControllerManagerPod,
     ObservedKind::ServiceCidr,
     ObservedKind::LoadBalancerPool,
+    ObservedKind::Service,
 ];
 
 /// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be visible.

@@ -64,6 +64,14 @@ impl Measure {
         }
     }
 
+    /// The largest value that means anything.
+    pub fn most(self) -> u32 {
+        match self {
+            Measure::Count | Measure::DomainCount => u32::MAX,
+            Measure::Percent | Measure::DomainPercent => 100,
+        }
+    }
+
     /// How many of so many nodes a value of this measure allows.
     pub fn allows(self, value: u32, nodes: usize) -> usize {
         let value = value as usize;

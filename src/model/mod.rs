@@ -12,6 +12,6 @@ mod selector;
 pub use finding::{Finding, Label, Origin, Rule, Severity};
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
-pub use name::{NameError, NodeName, ObjectRef, PoolName};
+pub use name::{NameError, NodeName, ObjectRef, PoolName, ServiceName};
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};

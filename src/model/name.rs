@@ -67,6 +67,36 @@ name! {
     NodeName
 }
 
+/// Namespace and name of a Service, as the API server gave them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceName {
+    namespace: Arc<str>,
+    name: Arc<str>,
+}
+
+impl ServiceName {
+    /// The Service of that name in that namespace.
+    pub fn new(namespace: &str, name: &str) -> ServiceName {
+        ServiceName { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name within the namespace.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}/{}", self.namespace, self.name))
+    }
+}
+
 /// A live object or a document, by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {

@@ -100,6 +100,12 @@ impl Selector {
         Selector(distinct.into_iter().collect())
     }
 
+    /// A selector that selects nothing, for one that cannot be read.
+    pub fn nothing() -> Selector {
+        let requirement = |operator| Requirement { key: "none".to_owned(), operator };
+        Selector(vec![requirement(Operator::Exists), requirement(Operator::DoesNotExist)])
+    }
+
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))

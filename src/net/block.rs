@@ -29,7 +29,8 @@ impl Family {
         }
     }
 
-    pub(super) fn of(address: IpAddr) -> Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Family {
         match address {
             IpAddr::V4(_) => Family::Ipv4,
             IpAddr::V6(_) => Family::Ipv6,

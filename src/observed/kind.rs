@@ -17,6 +17,8 @@ pub enum ObservedKind {
     ServiceCidr,
     /// `CiliumLoadBalancerIPPool`s.
     LoadBalancerPool,
+    /// Services, of which only those of type LoadBalancer matter.
+    Service,
     /// CiliumNodes; read before Nodes.
     CiliumNode,
     /// Nodes.
@@ -64,7 +66,7 @@ impl ObservedKind {
     /// All kinds, in the order in which they are read: the claims first, so that a claim which is gone is seen as the object that it
     /// became; a Node after its CiliumNode, so that a block which moves from the one to the other in between is seen twice
     /// rather than not at all.
-    pub const ALL: [ObservedKind; 9] = [
+    pub const ALL: [ObservedKind; 10] = [
         ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
@@ -72,6 +74,7 @@ impl ObservedKind {
         ObservedKind::ControllerManagerPod,
         ObservedKind::ServiceCidr,
         ObservedKind::LoadBalancerPool,
+        ObservedKind::Service,
         ObservedKind::CiliumNode,
         ObservedKind::Node,
     ];
@@ -85,6 +88,7 @@ impl ObservedKind {
             ObservedKind::ControllerManagerPod => "pods",
             ObservedKind::ServiceCidr => "servicecidrs.networking.k8s.io",
             ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools.cilium.io",
+            ObservedKind::Service => "services",
             ObservedKind::CiliumNode => "ciliumnodes.cilium.io",
             ObservedKind::Node => "nodes",
         }
@@ -99,6 +103,7 @@ impl ObservedKind {
             ObservedKind::ControllerManagerPod => ("v1", "Pod"),
             ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
             ObservedKind::LoadBalancerPool => ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"),
+            ObservedKind::Service => ("v1", "Service"),
             ObservedKind::CiliumNode => ("cilium.io/v2", "CiliumNode"),
             ObservedKind::Node => ("v1", "Node"),
         }
@@ -131,9 +136,10 @@ impl ObservedKind {
                 (["v1", "v1beta1"].map(|v| format!("/apis/networking.k8s.io/{v}/servicecidrs")).into(), Vec::new())
             }
             ObservedKind::LoadBalancerPool => (
-                ["v2alpha1", "v2"].map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools")).into(),
+                ["v2", "v2alpha1"].map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools")).into(),
                 Vec::new(),
             ),
+            ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
             ObservedKind::CiliumNode => (one("/apis/cilium.io/v2/ciliumnodes"), Vec::new()),
             ObservedKind::Node => (one("/api/v1/nodes"), Vec::new()),
         };
@@ -147,6 +153,7 @@ impl ObservedKind {
             ("", "Node") => Some(ObservedKind::Node),
             ("cilium.io", "CiliumNode") => Some(ObservedKind::CiliumNode),
             ("cilium.io", "CiliumLoadBalancerIPPool") => Some(ObservedKind::LoadBalancerPool),
+            ("", "Service") => Some(ObservedKind::Service),
             ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
             ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),
             ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {

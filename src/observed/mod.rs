@@ -7,23 +7,27 @@ mod cilium;
 mod claimed;
 mod holding;
 mod kind;
+mod load_balancing;
 mod read;
 mod read_node;
 mod slim;
 mod view;
+mod view_lb;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 
-use crate::model::{Finding, Labels, NodeName, PerFamily};
+use crate::lbipam::LbService;
+use crate::model::{Finding, Labels, NodeName, PerFamily, ServiceName};
 use crate::net::{Block, Family, Range};
 
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
 pub use claimed::{KeptClaims, ObjectVersion};
 pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
+pub use load_balancing::{AddressPoolStatus, SeenAddressPool};
 pub use read::{Definition, ReadError, Reader};
 pub use slim::slim;
 
@@ -63,6 +67,10 @@ pub struct Observed {
     pub primary_family: Option<Family>,
     /// Addresses of `CiliumLoadBalancerIPPool`s, with the pool's name.
     pub load_balancer_ranges: Vec<(String, Range)>,
+    /// `CiliumLoadBalancerIPPool`s by name.
+    pub address_pools: BTreeMap<String, SeenAddressPool>,
+    /// Services of type LoadBalancer.
+    pub services: BTreeMap<ServiceName, LbService>,
     /// Whether kube-controller-manager hands out blocks too.
     pub controller_manager: NodeCidrAllocation,
     /// What was hidden.

@@ -6,13 +6,10 @@ use serde::Deserialize;
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
 use super::read_node::read_node;
-use super::view::{
-    CiliumNodeView, ConfigMapView, Container, DefinitionView, LoadBalancerBlock, LoadBalancerPoolView, NodeView,
-    ServiceCidrView, WorkloadView,
-};
+use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
 use super::{BlindSpot, Cilium, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, Observed};
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
-use crate::net::{Block, Range};
+use crate::net::Block;
 
 /// Collects objects into an [`Observed`].
 #[derive(Debug, Default)]
@@ -67,7 +64,8 @@ impl Reader {
             ObservedKind::Node => parse(json).map(|view| self.node(&view)),
             ObservedKind::CiliumNode => parse(json).map(|view| self.cilium_node(&view)),
             ObservedKind::ServiceCidr => parse(json).map(|view| self.service_cidr(&view)),
-            ObservedKind::LoadBalancerPool => parse(json).map(|view| self.load_balancer_pool(&view)),
+            ObservedKind::LoadBalancerPool => parse(json).map(|view| self.observed.read_address_pool(view)),
+            ObservedKind::Service => parse(json).map(|view| self.observed.read_service(view)),
             ObservedKind::CiliumConfig => parse(json).map(|view| self.config_maps.push(view)),
             ObservedKind::CiliumDaemonSet => parse(json).map(|view| self.daemon_set(&view)),
             ObservedKind::ControllerManagerPod => parse(json).map(|view| self.controller_manager(&view)),
@@ -186,16 +184,6 @@ impl Reader {
         }
     }
 
-    fn load_balancer_pool(&mut self, view: &LoadBalancerPoolView<'_>) {
-        let name = view.metadata.name.to_string();
-        for block in view.spec.cidrs.iter().chain(&view.spec.blocks) {
-            match load_balancer_range(block) {
-                Some(range) => self.observed.load_balancer_ranges.push((name.clone(), range)),
-                None => self.unreadable_range("CiliumLoadBalancerIPPool", &name, "an entry of spec.blocks"),
-            }
-        }
-    }
-
     fn unreadable_range(&mut self, kind: &'static str, name: &str, text: &str) {
         let message = format!("{kind} `{}` has an unreadable range: `{}`", name.escape_debug(), text.escape_debug());
         let finding = Finding::new(Severity::Warning, Rule("unreadable-range"), message);
@@ -251,13 +239,4 @@ fn allocation(container: &Container) -> Option<NodeCidrAllocation> {
         return Some(if values.iter().all(is_off) { NodeCidrAllocation::Off } else { NodeCidrAllocation::On });
     }
     words.iter().any(|word| word.contains("kube-controller-manager")).then_some(NodeCidrAllocation::Off)
-}
-
-fn load_balancer_range(block: &LoadBalancerBlock) -> Option<Range> {
-    match (&block.cidr, &block.start, &block.stop) {
-        (Some(cidr), _, _) if !cidr.is_empty() => Block::lenient(cidr).ok().map(Block::range),
-        (_, Some(start), Some(stop)) if !stop.is_empty() => format!("{start}-{stop}").parse().ok(),
-        (_, Some(start), _) => start.parse().ok(),
-        _ => None,
-    }
 }

@@ -45,10 +45,43 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
         ObservedKind::Claims => &[&["data", super::CLAIMS_KEY]],
         ObservedKind::CiliumNode => &[&["spec", "ipam", "podCIDRs"]],
         ObservedKind::ServiceCidr => &[&["spec", "cidrs"]],
-        ObservedKind::LoadBalancerPool => &[&["spec", "cidrs"], &["spec", "blocks"]],
-        ObservedKind::CiliumConfig => {
-            &[&["data", "ipam"], &["data", "annotate-k8s-node"], &["data", "enable-ipv4"], &["data", "enable-ipv6"]]
-        }
+        ObservedKind::LoadBalancerPool => &[
+            &["spec", "cidrs"],
+            &["spec", "blocks"],
+            &["spec", "serviceSelector"],
+            &["spec", "allowFirstLastIPs"],
+            &["spec", "disabled"],
+            &["status", "conditions"],
+        ],
+        ObservedKind::Service => &[
+            &["metadata", "labels"],
+            &["metadata", "annotations", "lbipam.cilium.io/ips"],
+            &["metadata", "annotations", "lbipam.cilium.io/sharing-key"],
+            &["metadata", "annotations", "lbipam.cilium.io/sharing-cross-namespace"],
+            &["metadata", "annotations", "io.cilium/lb-ipam-ips"],
+            &["metadata", "annotations", "io.cilium/lb-ipam-sharing-key"],
+            &["metadata", "annotations", "io.cilium/lb-ipam-sharing-cross-namespace"],
+            &["spec", "type"],
+            &["spec", "loadBalancerClass"],
+            &["spec", "loadBalancerIP"],
+            &["spec", "ipFamilyPolicy"],
+            &["spec", "ipFamilies"],
+            &["spec", "externalTrafficPolicy"],
+            &["spec", "ports"],
+            &["spec", "selector"],
+            &["status", "loadBalancer"],
+            &["status", "conditions"],
+        ],
+        ObservedKind::CiliumConfig => &[
+            &["data", "ipam"],
+            &["data", "annotate-k8s-node"],
+            &["data", "enable-ipv4"],
+            &["data", "enable-ipv6"],
+            &["data", "enable-lb-ipam"],
+            &["data", "default-lb-service-ipam"],
+            &["data", "enable-bgp-control-plane"],
+            &["data", "enable-l2-announcements"],
+        ],
         ObservedKind::CiliumDaemonSet => &[&["metadata", "labels"], &["spec", "template", "spec", "containers"]],
         ObservedKind::CiliumNodeDefinition => &[&["metadata", "labels"]],
         ObservedKind::ControllerManagerPod => &[&["metadata", "labels"], &["spec", "containers"]],
@@ -92,19 +125,46 @@ fn slim_container(container: &Value) -> Value {
 
 /// Keeps, of each manager, only whether it wrote a pod-CIDR field.
 fn slim_managed_fields(node: &mut Value) {
-    let Some(entries) = node.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else { return };
-    for entry in entries.iter_mut() {
-        let mut fields = Value::Object(Map::new());
-        let written = entry.get("fieldsV1").cloned().unwrap_or_default();
-        for key in ["f:podCIDR", "f:podCIDRs"] {
-            copy(&written, &mut fields, &["f:spec", key]);
-        }
-        for key in
-            [super::ANNOTATION_IPV4, super::ANNOTATION_IPV6, super::OLD_ANNOTATION_IPV4, super::OLD_ANNOTATION_IPV6]
-        {
-            copy(&written, &mut fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
-        }
-        entry["fieldsV1"] = fields;
+    let Some(managers) = node.pointer_mut("/metadata/managedFields") else { return };
+    let entries = managers.as_array_mut().map(std::mem::take).unwrap_or_default();
+    *managers = entries.into_iter().filter_map(slim_manager).collect();
+}
+
+/// `None` for one that wrote none, or that is nothing an API server writes.
+fn slim_manager(entry: Value) -> Option<Value> {
+    let Value::Object(mut entry) = entry else { return None };
+    let mut fields = Value::Object(Map::new());
+    let written = entry.remove("fieldsV1")?;
+    for key in ["f:podCIDR", "f:podCIDRs"] {
+        copy(&written, &mut fields, &["f:spec", key]);
     }
-    entries.retain(|entry| entry["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty()));
+    for key in super::ANNOTATION_KEYS {
+        copy(&written, &mut fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
+    }
+    fields.as_object().filter(|fields| !fields.is_empty())?;
+    entry.insert("fieldsV1".to_owned(), fields);
+    Some(Value::Object(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn managers_that_no_server_writes_are_left_out() {
+        let pod_cidr = json!({"manager": "m", "fieldsV1": {"f:spec": {"f:podCIDR": {}, "f:taints": {}}}});
+        for (managers, kept) in [
+            (json!([pod_cidr, [], null, "text", {"manager": "m"}, {"fieldsV1": []}]), 1),
+            (json!({"fieldsV1": {}}), 0),
+            (json!("text"), 0),
+        ] {
+            let node = json!({"metadata": {"name": "n", "managedFields": managers}});
+            let slimmed = slim(ObservedKind::Node, &node);
+            let left = slimmed["metadata"]["managedFields"].as_array().unwrap();
+            assert_eq!(left.len(), kept, "{slimmed}");
+            assert!(left.iter().all(|entry| entry["fieldsV1"] == json!({"f:spec": {"f:podCIDR": {}}})));
+        }
+    }
 }

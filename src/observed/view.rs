@@ -11,7 +11,9 @@ use crate::model::Labels;
 use crate::net::Family;
 
 /// `null` is what Go writes and reads for an empty value.
-fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
@@ -176,30 +178,6 @@ pub(super) struct ServiceCidrView<'a> {
 pub(super) struct ServiceCidrSpec {
     #[serde(default, deserialize_with = "nullable")]
     pub cidrs: Vec<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct LoadBalancerPoolView<'a> {
-    #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub spec: LoadBalancerPoolSpec,
-}
-
-/// `cidrs` up to 1.15, `blocks` from 1.15 on (`pkg/k8s/apis/cilium.io/v2/lbipam_types.go`).
-#[derive(Default, Deserialize)]
-pub(super) struct LoadBalancerPoolSpec {
-    #[serde(default, deserialize_with = "nullable")]
-    pub cidrs: Vec<LoadBalancerBlock>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub blocks: Vec<LoadBalancerBlock>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct LoadBalancerBlock {
-    pub cidr: Option<String>,
-    pub start: Option<String>,
-    pub stop: Option<String>,
 }
 
 /// Owned, because which one counts is only known when all have been read.

@@ -9,13 +9,13 @@ use super::limits::refusals;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
 use super::{Plan, digest, drift, pins};
-use crate::alloc::{Demand, Giving, Outcome, PoolSupply, Shortfall, Supply, allocate};
+use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Supply, allocate};
 use crate::check;
 use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
-use crate::model::{Finding, NodeName, ObjectRef, PerFamily, Rule, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Family, Range, merge};
-use crate::observed::{FamilyUse, Holding, Node, Observed};
+use crate::observed::{FamilyUse, Node, Observed};
 
 /// Plans. `file_findings` are what lowering and the checks of the files gave; with an error among them there is nothing
 /// to plan from, and the caller must not call this.
@@ -129,13 +129,16 @@ impl<'p> Planner<'p> {
                 families.retain(|family| blocks.get(*family).is_none());
                 pools = self.supply.id(pool).into_iter().collect();
             }
-            None => pools = self.beside(&held, &families).unwrap_or(pools),
+            None => {
+                if let Some(pool) = held.iter().find_map(|holding| self.supply.pool_of(holding.block)) {
+                    pools = self.beside(pool, &mut families).unwrap_or(pools);
+                }
+            }
         }
         if self.observed.unreadable(node).is_some() {
             families.clear();
         }
-        let is_required = |family: &Family| self.observed.cilium.use_of(*family) == FamilyUse::Required;
-        let required = families.iter().copied().filter(is_required).collect();
+        let required = families.iter().copied().filter(|family| self.is_required(*family)).collect();
         Demand { node: node.name.clone(), families, required, candidates: pools, kept }
     }
 
@@ -151,10 +154,16 @@ impl<'p> Planner<'p> {
         kept
     }
 
-    /// The pool of what a node holds, when it has the other family too: a pool's dual-stack blocks stay pairs.
-    fn beside(&self, held: &PerFamily<Holding>, missing: &[Family]) -> Option<Arc<[crate::alloc::PoolId]>> {
-        let pool = held.iter().find_map(|holding| self.supply.pool_of(holding.block))?;
-        missing.iter().any(|family| self.supply.pool(pool).has(*family)).then(|| [pool].into())
+    /// The pool of what a node holds, when it has the other family too: a pool's dual-stack blocks stay pairs. When it has not, the node
+    /// has all that it gives, and only what an agent cannot do without comes from elsewhere.
+    fn beside(&self, pool: PoolId, missing: &mut Vec<Family>) -> Option<Arc<[PoolId]>> {
+        let has = |family: &Family| self.supply.pool(pool).has(*family);
+        missing.retain(|family| has(family) || self.is_required(*family));
+        missing.iter().any(has).then(|| [pool].into())
+    }
+
+    fn is_required(&self, family: Family) -> bool {
+        self.observed.cilium.use_of(family) == FamilyUse::Required
     }
 
     fn decide(&mut self, nodes: &[&Node], pinned: &PinnedNodes<'_>, others: &Others<'_>, outcomes: Vec<Outcome>) {

@@ -3,7 +3,7 @@
 //! Readers ignore fields that they do not know and refuse another major version. Addresses are text here, and what is read
 //! from a file is only ever compared with a fresh plan, never executed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -230,6 +230,9 @@ pub enum PlanFileError {
     /// Changed after it was saved.
     #[error("its changes do not match its digest: it was edited or cut off after it was saved")]
     Digest,
+    /// No plan changes one object twice.
+    #[error("it changes `{0}` twice, which no plan does")]
+    Twice(String),
 }
 
 impl PlanDocument {
@@ -301,7 +304,7 @@ impl PlanDocument {
     /// Reads a saved plan.
     ///
     /// # Errors
-    /// A file that is no plan, one of another major version, and one that was changed since.
+    /// A file that is no plan, one of another major version, one that was changed since, and one that changes an object twice.
     pub fn parse(json: &str) -> Result<PlanDocument, PlanFileError> {
         #[derive(Deserialize)]
         struct Version {
@@ -313,7 +316,14 @@ impl PlanDocument {
             return Err(PlanFileError::Version(format_version.escape_debug().to_string()));
         }
         let document: PlanDocument = serde_json::from_str(json)?;
-        if document.own_digest() == document.digest { Ok(document) } else { Err(PlanFileError::Digest) }
+        if document.own_digest() != document.digest {
+            return Err(PlanFileError::Digest);
+        }
+        let mut names = BTreeSet::new();
+        match document.changes.iter().find(|change| !names.insert(&change.name)) {
+            Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
+            None => Ok(document),
+        }
     }
 }
 

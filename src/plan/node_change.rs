@@ -1,5 +1,7 @@
 //! What becomes of one node: nothing, a change, or the reason why a change must wait.
 
+use std::collections::BTreeMap;
+
 use super::change::{Action, BlockedReason, Change, Edit, Hazard, PassedOverPool, Reason};
 use super::pins::{Others, PinOutcome};
 use super::undo;
@@ -24,6 +26,8 @@ pub(super) struct NodeChanges<'p> {
     supply: &'p Supply,
     others: &'p Others<'p>,
     paths: Paths,
+    /// Blocks of each pool that nobody holds and nobody may have yet.
+    spoken_for: BTreeMap<PoolId, usize>,
 }
 
 /// Where a block comes from.
@@ -41,7 +45,13 @@ impl<'p> NodeChanges<'p> {
         others: &'p Others<'p>,
     ) -> NodeChanges<'p> {
         let paths = Paths::new(observed, desired.policy.write_path);
-        NodeChanges { desired, observed, supply, others, paths }
+        let mut spoken_for = BTreeMap::new();
+        for (block, _) in observed.claims_in_force(desired.policy.quarantine).held() {
+            if let Some(pool) = supply.pool_of(block) {
+                *spoken_for.entry(pool).or_default() += 1;
+            }
+        }
+        NodeChanges { desired, observed, supply, others, paths, spoken_for }
     }
 
     pub(super) fn of(
@@ -167,7 +177,11 @@ impl<'p> NodeChanges<'p> {
     }
 
     fn exhausted(&self, passed_over: &[(PoolId, PassedOver)]) -> BlockedReason {
-        let each = passed_over.iter().map(|(id, why)| (self.supply.pool(*id).name().clone(), why_text(*why)));
+        let each = passed_over.iter().map(|(id, why)| {
+            let spoken_for = self.spoken_for.get(id).filter(|_| *why == PassedOver::Full);
+            let hint = spoken_for.map(|blocks| format!(" (blocks that rest or are claimed: {blocks})"));
+            (self.supply.pool(*id).name().clone(), why_text(*why) + &hint.unwrap_or_default())
+        });
         BlockedReason::Exhausted(each.collect())
     }
 }

@@ -86,7 +86,8 @@ struct Page {
 impl Page {
     fn refusals(&mut self, refusals: &[RefusalDocument]) {
         for (index, refusal) in refusals.iter().enumerate() {
-            let line = format!("\n- **refused** {}: {}; {}", refusal.rule, cell(&refusal.message), cell(&refusal.help));
+            let line =
+                format!("\n- **refused** {}: {}; {}", cell(&refusal.rule), cell(&refusal.message), cell(&refusal.help));
             if self.text.len() + line.len() > LIMIT / 4 {
                 self.left_out.push(count(refusals.len() - index, "refusal"));
                 break;
@@ -103,7 +104,12 @@ impl Page {
                 .as_ref()
                 .map(|origin| format!(" (`{}:{}`)", cell(&origin.file), origin.line))
                 .unwrap_or_default();
-            let line = format!("\n- **{}** {}: {}{place}", finding.severity, finding.rule, cell(&finding.message));
+            let line = format!(
+                "\n- **{}** {}: {}{place}",
+                cell(&finding.severity),
+                cell(&finding.rule),
+                cell(&finding.message)
+            );
             if self.text.len() + line.len() > LIMIT / 4 {
                 self.left_out.push(count(findings.len() - index, "finding"));
                 break;

@@ -365,3 +365,14 @@ fn faults_that_a_fuzzer_found() {
     let ran = at_the_end.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(1);
     assert!(ran.stderr.contains("no resourceVersion is left"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_node_that_has_all_that_its_pool_gives_wants_nothing_of_another() {
+    let settings = r#""ipam":"kubernetes","annotate-k8s-node":"true""#;
+    let full = r#"{cidrs: [10.20.0.0/24, "fd00:20::/48"], blockSize: {ipv4: 24, ipv6: 64}, reserved: [10.20.0.0/24], priority: 1}"#;
+    let pools = [pool("a", full), pool("fallback", "{cidrs: [10.22.0.0/16], blockSize: 24}")];
+    let folder = folder("1.19.3", settings, &[node("n", "a", "")], &pools);
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    assert!(folder.read("cluster.json").contains("10.22.0.0/24"));
+    folder.run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"]).expect(0);
+}

@@ -51,7 +51,18 @@ fn folder() -> Folder {
         item(
             "cilium.io/v2alpha1/CiliumLoadBalancerIPPool",
             &format!(r#""name":"{h}""#),
-            &format!(r#""spec":{{"blocks":[{{"cidr":"{h}"}},{{"cidr":"10.20.0.0/24"}}]}}"#),
+            &format!(
+                r#""spec":{{"blocks":[{{"cidr":"{h}"}},{{"cidr":"10.20.0.0/24"}}],"allowFirstLastIPs":"{h}","serviceSelector":{{"matchLabels":{{"{h}":"{h}"}}}}}},"status":{{"conditions":[{{"type":"cilium.io/PoolConflict","status":"{h}"}},{{"type":"cilium.io/IPsTotal","message":"{h}"}}]}}"#
+            ),
+        ),
+        item(
+            "v1/Service",
+            &format!(
+                r#""name":"{h}","namespace":"{h}","labels":{{"{h}":"{h}"}},"annotations":{{"lbipam.cilium.io/ips":"{h}"}}"#
+            ),
+            &format!(
+                r#""spec":{{"type":"LoadBalancer","ipFamilies":["{h}"]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{h}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"False","reason":"{h}"}}]}}"#
+            ),
         ),
         item(
             "networking.k8s.io/v1/ServiceCIDR",
@@ -87,13 +98,15 @@ fn folder() -> Folder {
 fn nothing_harmful_is_printed_anywhere() {
     let folder = folder();
     let on = ["--cluster", "cluster.json"];
-    let commands: [(&[&str], i32); 10] = [
+    let commands: [(&[&str], i32); 12] = [
         (&["plan", "--full"], 0),
         (&["plan", "-o", "json"], 0),
         (&["plan", "-o", "markdown"], 0),
         (&["show", "nodes"], 0),
         (&["show", "nodes", "-o", "json"], 0),
         (&["show", "pools"], 0),
+        (&["show", "lb"], 0),
+        (&["show", "lb", "-o", "json"], 0),
         (&["plan", "bad"], 3),
         (&["plan", "bad", "-o", "markdown"], 3),
         (&["plan", "evil"], 3),

@@ -9,6 +9,8 @@ mod determinism;
 mod examples;
 mod hostile_server;
 mod hostile_text;
+mod lb;
+mod lb_edits;
 mod lock;
 mod properties;
 mod rails;

@@ -89,6 +89,8 @@ fn the_command_line_limits_and_protects_too() {
     assert!(apply(&folder, &["--protect-pool", "gone"], 5).contains("no file declares it"));
     let bad = folder.run(&["plan", "--limit", "assign-count"]).expect(1);
     assert!(bad.stderr.contains("LIMIT=N"), "{}", bad.stderr);
+    let bad = folder.run(&["plan", "--limit", "assign-percent=101"]).expect(1);
+    assert!(bad.stderr.contains("at most 100"), "{}", bad.stderr);
 }
 
 #[test]

@@ -110,3 +110,16 @@ fn a_further_change_of_a_node_whose_saved_one_is_done_is_told() {
     folder.write("pools/a.yaml", pool("a", dual_stack));
     assert!(apply(&folder, 4).contains("Node/n: not in the saved plan, would now get fd00:20::/64"));
 }
+
+#[test]
+fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
+    let bare = cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]);
+    let folder = Folder::new(&[("cluster.json", &bare), ("pools/a.yaml", &pool("a", POOL))]);
+    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    let mut plan: serde_json::Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
+    let change = plan["changes"][0].clone();
+    plan["changes"].as_array_mut().unwrap().push(change);
+    let forged = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string()).unwrap();
+    folder.write("plan.json", serde_json::to_string(&forged).unwrap());
+    assert!(apply(&folder, 1).contains("it changes `n` twice"));
+}

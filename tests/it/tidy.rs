@@ -8,7 +8,7 @@ use super::support::repository;
 const ROOMS: &[&[&str]] = &[
     &["net"],
     &["model"],
-    &["claims"],
+    &["claims", "lbipam"],
     &["desired", "observed", "alloc"],
     &["check"],
     &["plan"],

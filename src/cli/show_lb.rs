@@ -1,0 +1,182 @@
+//! `show lb`: LoadBalancer pools and Services, in Cilium's own columns, with what is expected beside them where it differs.
+
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::{Common, Format, Reached, output};
+use crate::cluster::{Opening, observe};
+use crate::lbipam::{
+    AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled, conflicts, settle,
+};
+use crate::net::Range;
+use crate::observed::{AddressPoolStatus, Observed};
+use crate::render::{printable, table};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Flags {
+    /// Form of the tables.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Format,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    format_version: &'static str,
+    pools: Vec<PoolRow>,
+    services: Vec<ServiceRow>,
+}
+
+/// Numbers are Cilium's, as text; `expected` is our own count.
+#[derive(Serialize)]
+struct PoolRow {
+    name: String,
+    disabled: bool,
+    conflicting: Option<String>,
+    total: Option<String>,
+    used: Option<String>,
+    available: Option<String>,
+    expected: Expected,
+}
+
+#[derive(Serialize)]
+struct Expected {
+    conflicting: bool,
+    total: u128,
+    used: u128,
+    available: u128,
+}
+
+#[derive(Serialize)]
+struct ServiceRow {
+    namespace: String,
+    name: String,
+    external_ips: Vec<String>,
+    pools: Vec<String>,
+    /// Reason of Cilium's condition.
+    reason: Option<String>,
+    /// What will become of it, where Cilium does not say so already.
+    expected: Vec<String>,
+}
+
+pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
+    let cluster = common.target(Opening::Read).await?;
+    let observed = observe(&cluster).await?;
+    let shown = shown(&observed);
+    match flags.output {
+        Format::Json => output::json(&shown)?,
+        Format::Human => output::data(&text(&shown))?,
+    }
+    Ok(Reached::Done)
+}
+
+fn shown(observed: &Observed) -> Shown {
+    let rules = observed.lb_rules();
+    let pools = observed.address_pools_as_read(&rules);
+    let running = OperatorState::Running(&pools);
+    let Settled { outlooks, counts } = settle(&pools, observed.services.values(), &rules, running);
+    let conflicts = conflicts(&pools, running);
+    let pool_row = |pool: &AddressPool| {
+        let status = observed.address_pools.get(&pool.name).map(|seen| seen.status.clone()).unwrap_or_default();
+        let Counts { total, used, available } = counts.get(&pool.name).copied().unwrap_or_default();
+        let conflicting = conflicts.contains_key(pool.name.as_str());
+        let AddressPoolStatus { conflicting: said, total: said_total, used: said_used, available: said_available } =
+            status;
+        PoolRow {
+            name: pool.name.clone(),
+            disabled: pool.state == ServingState::Disabled,
+            conflicting: said,
+            total: said_total,
+            used: said_used,
+            available: said_available,
+            expected: Expected { conflicting, total, used, available },
+        }
+    };
+    let service_row = |(name, outlook): (&crate::model::ServiceName, &Outlook)| {
+        Some(row_of(observed.services.get(name)?, outlook, &pools))
+    };
+    Shown {
+        format_version: "1.0",
+        pools: pools.iter().map(pool_row).collect(),
+        services: outlooks.iter().filter_map(service_row).collect(),
+    }
+}
+
+fn row_of(service: &LbService, outlook: &Outlook, pools: &[AddressPool]) -> ServiceRow {
+    let has = |pool: &&AddressPool| {
+        let covers =
+            |address: &std::net::IpAddr| pool.ranges.iter().any(|range| range.range.contains(&Range::from(*address)));
+        pool.selects(&service.labels) && service.ingress.iter().any(covers)
+    };
+    let loses = outlook.loses.iter().map(|(address, why)| format!("loses {address}: {why}"));
+    let gains = outlook.gains.iter().map(gain_text);
+    let is_told = |reason: &str| service.reason.as_deref() == Some(reason);
+    let pending = outlook.pending.iter().map(Pending::reason).filter(|reason| !is_told(reason));
+    let pending = pending.map(|reason| format!("pending: {reason}"));
+    ServiceRow {
+        namespace: service.name.namespace().to_owned(),
+        name: service.name.name().to_owned(),
+        external_ips: service.ingress.iter().map(ToString::to_string).collect(),
+        pools: pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
+        reason: service.reason.clone(),
+        expected: loses.chain(gains).chain(pending).collect(),
+    }
+}
+
+fn gain_text(gain: &Gain) -> String {
+    match gain {
+        Gain::Exactly(address) => format!("gets {address}"),
+        Gain::OneOf { family, pools } => {
+            let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+            format!("gets an {family} address of {}", pools.join(" or "))
+        }
+    }
+}
+
+fn safe(text: &str) -> String {
+    printable(text).into_owned()
+}
+
+fn text(shown: &Shown) -> String {
+    let or_dash = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map_or("-".to_owned(), safe);
+    let pool = |row: &PoolRow| {
+        [
+            safe(&row.name),
+            row.disabled.to_string(),
+            or_dash(&row.conflicting),
+            or_dash(&row.total),
+            or_dash(&row.used),
+            or_dash(&row.available),
+            difference(row).unwrap_or_else(|| "-".to_owned()),
+        ]
+    };
+    let service = |row: &ServiceRow| {
+        let joined = |items: &[String]| if items.is_empty() { "-".to_owned() } else { safe(&items.join(",")) };
+        [
+            safe(&row.namespace),
+            safe(&row.name),
+            if row.external_ips.is_empty() { "<pending>".to_owned() } else { row.external_ips.join(",") },
+            joined(&row.pools),
+            or_dash(&row.reason),
+            joined(&row.expected),
+        ]
+    };
+    let pools: Vec<[String; 7]> = shown.pools.iter().map(pool).collect();
+    let services: Vec<[String; 6]> = shown.services.iter().map(service).collect();
+    let pools = table(["NAME", "DISABLED", "CONFLICTING", "TOTAL", "USED", "AVAILABLE", "EXPECTED"], &pools);
+    let services = table(["NAMESPACE", "NAME", "EXTERNAL-IP", "POOL", "REASON", "EXPECTED"], &services);
+    format!("{pools}\n{services}")
+}
+
+/// Our own figures, where Cilium's differ or are not there yet.
+fn difference(row: &PoolRow) -> Option<String> {
+    let Expected { conflicting, total, used, available } = row.expected;
+    let is = |said: &Option<String>, ours: u128| said.as_deref() == Some(&ours.to_string());
+    let mut parts = Vec::new();
+    if row.conflicting.as_deref() != Some(if conflicting { "True" } else { "False" }) {
+        parts.push(if conflicting { "conflicting" } else { "no conflict" }.to_owned());
+    }
+    if !(is(&row.total, total) && is(&row.used, used) && is(&row.available, available)) {
+        parts.push(format!("{total} total, {used} used, {available} available"));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

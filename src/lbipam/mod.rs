@@ -1,0 +1,23 @@
+//! What Cilium's LB-IPAM makes of address pools and Services, version by version: which addresses a pool has, which of two
+//! pools loses, which Services keep, lose, gain or wait, and why.
+//!
+//! Pure functions over what was read or is wished for; they know neither files nor clients, nor whether anything of it will be
+//! written. Source: `operator/pkg/lbipam` of Cilium 1.15.19 and 1.19.3; other versions as their release notes differ from these.
+
+mod conflict;
+mod counts;
+mod outlook;
+mod pool;
+mod rules;
+mod service;
+mod settle;
+mod sharing;
+
+pub use conflict::{Certainty, Conflict, conflicts};
+pub use counts::Counts;
+pub use outlook::{Gain, Loss, Outlook, Pending, Settled};
+pub use pool::{AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState};
+pub use rules::{ClassUse, LbRules};
+pub use service::{Annotation, FamilyPolicy, LbService, Port, TrafficPolicy, Wish};
+pub use settle::settle;
+pub use sharing::may_share;

@@ -1,0 +1,552 @@
+//! Where Services end up with given pools: what each keeps, loses, gains, or waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::conflict::{Certainty, conflicts};
+use super::counts::Counts;
+use super::outlook::{Gain, Loss, Outlook, Pending, Settled};
+use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
+use super::rules::{ClassUse, LbRules};
+use super::service::{LbService, Wish};
+use super::sharing::incompatibility;
+use crate::net::{Family, Range};
+
+/// What becomes of each Service that LB-IPAM takes. Those that have addresses are served before those that have none, as the operator
+/// does it from 1.18.2 on; among those that compete for the last addresses, the order is that of their names, which the operator's is
+/// not.
+pub fn settle<'s>(
+    pools: &'s [AddressPool],
+    services: impl IntoIterator<Item = &'s LbService>,
+    rules: &'s LbRules,
+    state: OperatorState<'s>,
+) -> Settled {
+    let services: Vec<&LbService> =
+        services.into_iter().filter(|service| rules.class_use(service.class.as_deref()) == ClassUse::Ours).collect();
+    let had_none = match state {
+        OperatorState::Running(before) => before.is_empty(),
+        OperatorState::Restarted => true,
+    };
+    if pools.is_empty() && had_none {
+        // Without any pool the operator sleeps, and touches nothing.
+        let untouched = |service: &&LbService| Outlook { keeps: service.ingress.clone(), ..Outlook::default() };
+        let outlooks = services.iter().map(|service| (service.name.clone(), untouched(service))).collect();
+        return Settled { outlooks, counts: BTreeMap::new() };
+    }
+    let mut settling = Settling::new(pools, rules, state);
+    let mut outlooks: Vec<Outlook> = services.iter().map(|service| settling.keep(service)).collect();
+    let counts = settling.counts();
+    settling.contest(&services, &mut outlooks);
+    for (service, outlook) in services.iter().zip(&mut outlooks) {
+        settling.satisfy(service, outlook);
+        regain(outlook);
+    }
+    let names = services.iter().map(|service| service.name.clone());
+    Settled { outlooks: names.zip(outlooks).collect(), counts }
+}
+
+/// What is taken away and given back at once never goes.
+fn regain(outlook: &mut Outlook) {
+    let Outlook { keeps, loses, gains, .. } = outlook;
+    let is_regained = |address: &IpAddr| gains.contains(&Gain::Exactly(*address));
+    keeps.extend(loses.iter().map(|(address, _)| *address).filter(is_regained));
+    loses.retain(|(address, _)| !keeps.contains(address));
+    gains.retain(|gain| !matches!(gain, Gain::Exactly(address) if keeps.contains(address)));
+}
+
+/// Whether nothing of a family is kept.
+fn lacks(outlook: &Outlook, family: Family) -> bool {
+    !outlook.keeps.iter().any(|address| Family::of(*address) == family)
+}
+
+/// A range in use, with its pool.
+struct Serving<'p> {
+    pool: &'p AddressPool,
+    range: AddressRange,
+    /// Whether addresses are given from it.
+    use_of: Result<(), Loss>,
+    /// Whether an address that a Service shows already is recognised as one of it.
+    imports: Result<(), Loss>,
+    /// Addresses that are given, and those that are kept back.
+    taken: u128,
+}
+
+/// An address that is promised to Services of one sharing key, and not known yet.
+struct Promised<'p> {
+    gain: Gain,
+    family: Family,
+    members: Vec<&'p LbService>,
+}
+
+/// How an address stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    /// The operator has it on its list.
+    Allocated,
+    /// It is put on the list when the Service is looked at.
+    Imported,
+    /// It came from one of several ranges, and not all of them are left.
+    Doubtful,
+}
+
+/// An address that is on nobody's list until its Service is looked at.
+struct Imported<'p> {
+    address: IpAddr,
+    pool: &'p AddressPool,
+    service: &'p LbService,
+}
+
+struct Settling<'p> {
+    rules: &'p LbRules,
+    state: OperatorState<'p>,
+    ranges: Vec<Serving<'p>>,
+    holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
+    promised: Vec<Promised<'p>>,
+    imported: Vec<Imported<'p>>,
+}
+
+/// Whether a running operator recognises addresses of a pool: it looks only when a pool is edited, and only at pools that it knows; that an
+/// edit makes a conflict it finds out later.
+fn imports_of(pool: &AddressPool, before: &[AddressPool], out_before: &BTreeSet<&str>) -> Result<(), Loss> {
+    let Some(known) = before.iter().find(|known| known.name == pool.name) else { return Err(Loss::NoPool) };
+    let is_same = |known: &AddressPool| AddressPool { marking: known.marking, ..pool.clone() } == *known;
+    match pool.state {
+        ServingState::Disabled => Err(Loss::PoolDisabled),
+        ServingState::Enabled if is_same(known) && out_before.contains(pool.name.as_str()) => {
+            Err(Loss::PoolConflicting)
+        }
+        ServingState::Enabled => Ok(()),
+    }
+}
+
+impl<'p> Settling<'p> {
+    fn new(pools: &'p [AddressPool], rules: &'p LbRules, state: OperatorState<'p>) -> Settling<'p> {
+        let losers = conflicts(pools, state);
+        let is_out = |pool: &AddressPool| {
+            losers.get(pool.name.as_str()).is_some_and(|conflict| conflict.certainty == Certainty::Certain)
+        };
+        let use_of = |pool: &AddressPool| match pool.state {
+            _ if is_out(pool) => Err(Loss::PoolConflicting),
+            ServingState::Disabled => Err(Loss::PoolDisabled),
+            ServingState::Enabled => Ok(()),
+        };
+        let out_before: BTreeSet<&str> = match state {
+            OperatorState::Running(before) => conflicts(before, state).into_keys().collect(),
+            OperatorState::Restarted => BTreeSet::new(),
+        };
+        let serving = |pool: &'p AddressPool| {
+            let use_of = use_of(pool);
+            let imports = match state {
+                OperatorState::Running(before) => imports_of(pool, before, &out_before),
+                OperatorState::Restarted => use_of,
+            };
+            pool.ranges.iter().map(move |range| {
+                let taken = if rules.reserves_first_and_last(pool.first_last, range) { 2 } else { 0 };
+                Serving { pool, range: *range, use_of, imports, taken }
+            })
+        };
+        let ranges = pools.iter().flat_map(serving).collect();
+        Settling { rules, state, ranges, holders: BTreeMap::new(), promised: Vec::new(), imported: Vec::new() }
+    }
+
+    fn counts(&self) -> BTreeMap<String, Counts> {
+        let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
+        for serving in &self.ranges {
+            let total = self.rules.counted(&serving.range.range);
+            counts.entry(serving.pool.name.clone()).or_default().add(total, serving.taken);
+        }
+        counts
+    }
+
+    /// Whether an address of a range is kept back.
+    fn is_reserved(&self, serving: &Serving<'_>, address: IpAddr) -> bool {
+        let range = &serving.range.range;
+        (address == range.first() || address == range.last())
+            && self.rules.reserves_first_and_last(serving.pool.first_last, &serving.range)
+    }
+
+    /// What a Service keeps and loses of what it has.
+    fn keep<'s: 'p>(&mut self, service: &'s LbService) -> Outlook {
+        let mut outlook = Outlook::default();
+        let wish = service.wish(self.rules);
+        for address in &service.ingress {
+            let is_wanted = match &wish {
+                Wish::Exactly(requested) => requested.contains(address),
+                Wish::AnyOf(families) => families.contains(&Family::of(*address)),
+            };
+            let place = if is_wanted { self.place_of(service, *address) } else { Err(Loss::NotRequested) };
+            match place.and_then(|(place, stay)| self.take(service, *address, place, stay).map(|()| (place, stay))) {
+                Ok((place, stay)) => {
+                    outlook.keeps.push(*address);
+                    if stay == Stay::Doubtful {
+                        outlook.contested.push(*address);
+                    } else if stay == Stay::Imported {
+                        self.imported.push(Imported { address: *address, pool: self.ranges[place].pool, service });
+                    }
+                }
+                Err(loss) => outlook.loses.push((*address, loss)),
+            }
+        }
+        outlook
+    }
+
+    /// Marks what another Service may take before its owner is looked at: one that loses what it has, or, in versions that do not look at
+    /// holders first, any that needs an address.
+    fn contest(&self, services: &[&LbService], outlooks: &mut [Outlook]) {
+        let is_needy = |(service, outlook): &(&LbService, &Outlook)| {
+            let lacks = match service.wish(self.rules) {
+                Wish::Exactly(requested) => requested.iter().any(|address| !outlook.keeps.contains(address)),
+                Wish::AnyOf(families) => families.iter().any(|family| lacks(outlook, *family)),
+            };
+            lacks && (!service.ingress.is_empty() || !self.rules.serves_holders_first())
+        };
+        let pairs = services.iter().copied().zip(outlooks.iter()).filter(is_needy);
+        let needy: Vec<(&LbService, Wish, Vec<Family>)> = pairs
+            .map(|(service, outlook)| {
+                let missing = Family::BOTH.into_iter().filter(|family| lacks(outlook, *family)).collect();
+                (service, service.wish(self.rules), missing)
+            })
+            .collect();
+        let is_contested = |imported: &Imported<'_>| {
+            needy.iter().any(|(service, wish, missing)| match wish {
+                _ if service.name == imported.service.name || !imported.pool.selects(&service.labels) => false,
+                Wish::Exactly(requested) => requested.contains(&imported.address),
+                Wish::AnyOf(families) => {
+                    let family = Family::of(imported.address);
+                    families.contains(&family) && missing.contains(&family)
+                }
+            })
+        };
+        for imported in self.imported.iter().filter(|imported| is_contested(imported)) {
+            if let Some(place) = services.iter().position(|service| service.name == imported.service.name) {
+                outlooks[place].contested.push(imported.address);
+            }
+        }
+    }
+
+    /// The range in which an address stays, and how.
+    fn place_of(&self, service: &LbService, address: IpAddr) -> Result<(usize, Stay), Loss> {
+        let owners = self.owners(service, address);
+        let is_owner = |serving: &Serving<'_>| owners.contains(&(serving.pool.name.as_str(), serving.range.range));
+        let left = self.ranges.iter().filter(|serving| is_owner(serving) && serving.pool.selects(&service.labels));
+        let stay = if left.count() == owners.len() { Stay::Allocated } else { Stay::Doubtful };
+        let covering = |serving: &&(usize, &Serving<'_>)| serving.1.range.range.contains(&Range::from(address));
+        let mut covering: Vec<(usize, &Serving<'_>)> =
+            self.ranges.iter().enumerate().filter(|s| covering(&s)).collect();
+        // Where two pools cover it, the one that has it keeps it, or else the one that is in use.
+        covering.sort_by_key(|(_, serving)| (!is_owner(serving), serving.use_of.is_err()));
+        let mut loss = Loss::NoPool;
+        for (place, serving) in covering {
+            if !serving.pool.selects(&service.labels) {
+                loss = loss.max(Loss::NotSelected);
+                continue;
+            }
+            match serving.imports {
+                _ if is_owner(serving) => return Ok((place, stay)),
+                Ok(()) if self.is_reserved(serving, address) => loss = loss.max(Loss::Reserved),
+                Ok(()) => return Ok((place, Stay::Imported)),
+                Err(why) => loss = loss.max(why),
+            }
+        }
+        Err(loss)
+    }
+
+    /// The pools and ranges from which the operator that runs may have given an address; of several that cover it, nothing tells which.
+    fn owners(&self, service: &LbService, address: IpAddr) -> BTreeSet<(&'p str, Range)> {
+        let OperatorState::Running(before) = self.state else { return BTreeSet::new() };
+        let pools = before.iter().filter(|pool| pool.selects(&service.labels));
+        let ranges = pools.flat_map(|pool| pool.ranges.iter().map(move |range| (pool.name.as_str(), range.range)));
+        ranges.filter(|(_, range)| range.contains(&Range::from(address))).collect()
+    }
+
+    fn take<'s: 'p>(&mut self, service: &'s LbService, address: IpAddr, place: usize, stay: Stay) -> Result<(), Loss> {
+        let is_reserved = self.is_reserved(&self.ranges[place], address);
+        let holders = self.holders.entry(address).or_default();
+        let is_clash = holders.iter().any(|holder| incompatibility(holder, service, self.rules).is_some());
+        // Two pools that overlap have a list each, and may have given it to both.
+        if is_clash && stay == Stay::Imported {
+            return Err(Loss::Taken);
+        }
+        // One that is kept back is counted already.
+        if holders.is_empty() && !is_reserved {
+            self.ranges[place].taken += 1;
+        }
+        holders.push(service);
+        Ok(())
+    }
+
+    /// Gives a Service what it still lacks.
+    fn satisfy<'s: 'p>(&mut self, service: &'s LbService, outlook: &mut Outlook) {
+        match service.wish(self.rules) {
+            Wish::Exactly(requested) => {
+                for address in
+                    requested.into_iter().filter(|address| !outlook.keeps.contains(address)).collect::<Vec<_>>()
+                {
+                    match self.request(service, address) {
+                        Ok(()) => outlook.gains.push(Gain::Exactly(address)),
+                        Err(pending) => outlook.pending.push(pending),
+                    }
+                }
+            }
+            Wish::AnyOf(families) => {
+                for family in families.into_iter().filter(|family| lacks(outlook, *family)).collect::<Vec<_>>() {
+                    match self.any_of(service, family) {
+                        Ok(gain) => outlook.gains.push(gain),
+                        Err(pending) => outlook.pending.push(pending),
+                    }
+                }
+            }
+        }
+    }
+
+    fn request<'s: 'p>(&mut self, service: &'s LbService, address: IpAddr) -> Result<(), Pending> {
+        let covers =
+            |serving: &Serving<'_>| serving.use_of.is_ok() && serving.range.range.contains(&Range::from(address));
+        let Some(place) =
+            self.ranges.iter().position(|serving| covers(serving) && serving.pool.selects(&service.labels))
+        else {
+            let is_covered = self.ranges.iter().any(covers);
+            return Err(if is_covered { Pending::SelectorMismatch(address) } else { Pending::NoPool(Some(address)) });
+        };
+        let holders = self.holders.get(&address).map(Vec::as_slice).unwrap_or_default();
+        let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
+        if is_there && service.sharing_key.read(self.rules).is_none() {
+            return Err(Pending::AlreadyAllocated(address));
+        }
+        if let Some(why) = holders.iter().find_map(|holder| incompatibility(holder, service, self.rules)) {
+            let reason = self.rules.incompatible_reason();
+            return Err(Pending::Incompatible { address, reason, why });
+        }
+        // Nobody incompatible has it, so it can be taken.
+        let _ = self.take(service, address, place, Stay::Imported);
+        Ok(())
+    }
+
+    fn any_of<'s: 'p>(&mut self, service: &'s LbService, family: Family) -> Result<Gain, Pending> {
+        if let Some(gain) = self.share(service, family) {
+            return Ok(gain);
+        }
+        let is_candidate = |serving: &Serving<'_>| {
+            (serving.use_of.is_ok() || serving.imports.is_ok())
+                && serving.range.range.family() == family
+                && serving.pool.selects(&service.labels)
+        };
+        let places: Vec<usize> = self
+            .ranges
+            .iter()
+            .enumerate()
+            .filter(|(_, serving)| is_candidate(serving))
+            .map(|(place, _)| place)
+            .collect();
+        let is_free = |place: &&usize| self.ranges[**place].taken <= self.ranges[**place].range.range.width();
+        let free: Vec<usize> = places.iter().filter(is_free).copied().collect();
+        match free.first() {
+            Some(first) => {
+                let pools = free.iter().map(|place| self.ranges[*place].pool.name.clone()).collect();
+                self.ranges[*first].taken += 1;
+                let gain = Gain::OneOf { family, pools };
+                if service.sharing_key.read(self.rules).is_some() {
+                    self.promised.push(Promised { gain: gain.clone(), family, members: vec![service] });
+                }
+                Ok(gain)
+            }
+            None if places.is_empty() => Err(Pending::NoPool(None)),
+            None => Err(Pending::OutOfAddresses(family)),
+        }
+    }
+
+    /// Joins an address of its sharing key, or one that is promised to it.
+    fn share<'s: 'p>(&mut self, service: &'s LbService, family: Family) -> Option<Gain> {
+        service.sharing_key.read(self.rules)?;
+        let rules = self.rules;
+        let may_join = |members: &[&LbService]| {
+            !members.is_empty() && members.iter().all(|member| incompatibility(member, service, rules).is_none())
+        };
+        let mut of_family = self.holders.iter_mut().filter(|(address, _)| Family::of(**address) == family);
+        if let Some((address, holders)) = of_family.find(|(_, holders)| may_join(holders)) {
+            holders.push(service);
+            return Some(Gain::Exactly(*address));
+        }
+        let mut promised = self.promised.iter_mut().filter(|promised| promised.family == family);
+        let promised = promised.find(|promised| may_join(&promised.members))?;
+        promised.members.push(service);
+        Some(promised.gain.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lbipam::{Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, TrafficPolicy};
+    use crate::model::{Labels, Operator, Requirement, Selector, ServiceName};
+
+    fn pool(name: &str, color: &str, ranges: &[&str]) -> AddressPool {
+        let range = |text: &&str| AddressRange { range: text.parse().unwrap(), form: RangeForm::Cidr };
+        let is_color = Requirement::new("color", Operator::In([color.to_owned()].into())).unwrap();
+        AddressPool {
+            name: name.into(),
+            created: Some("2026-01-01T00:00:00Z".into()),
+            ranges: ranges.iter().map(range).collect(),
+            selector: Some(Selector::all_of([is_color])),
+            first_last: FirstLast::Unset,
+            state: ServingState::Enabled,
+            marking: Marking::None,
+        }
+    }
+
+    fn service(name: &str, color: &str, requested: &[&str], ingress: &[&str]) -> LbService {
+        let name = ServiceName::new("default", name);
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        LbService {
+            labels: LbService::with_pseudo_labels(&name, [("color".to_owned(), color.to_owned())].into()),
+            name,
+            class: None,
+            family_policy: FamilyPolicy::Single,
+            families: vec![Family::Ipv4],
+            spec_address: None,
+            addresses: Annotation { newer: None, older: Some(requested.join(",")) },
+            sharing_key: Annotation::default(),
+            sharing_namespaces: Annotation::default(),
+            traffic_policy: TrafficPolicy::Cluster,
+            ports: [Port { port: 80, protocol: "TCP".into() }].into(),
+            pod_selector: Labels::new(),
+            ingress: addresses(ingress),
+            reason: None,
+        }
+    }
+
+    fn rules(version: &str) -> LbRules {
+        LbRules::new(version.parse().ok(), &BTreeMap::new())
+    }
+
+    /// A line for each Service.
+    fn told(pools: &[AddressPool], services: &[LbService], version: &str, state: OperatorState<'_>) -> Vec<String> {
+        let line = |(name, outlook): (ServiceName, Outlook)| {
+            let Outlook { keeps, contested, loses, gains, pending } = outlook;
+            let contested = |address| if contested.contains(address) { " (contested)" } else { "" };
+            let mut parts: Vec<String> =
+                keeps.iter().map(|address| format!("keeps {address}{}", contested(address))).collect();
+            parts.extend(loses.iter().map(|(address, why)| format!("loses {address} ({why})")));
+            parts.extend(gains.iter().map(|gain| match gain {
+                Gain::Exactly(address) => format!("gets {address}"),
+                Gain::OneOf { pools, .. } => {
+                    format!("gets one of {}", pools.iter().cloned().collect::<Vec<_>>().join(" "))
+                }
+            }));
+            parts.extend(pending.iter().map(|pending| format!("waits: {}", pending.reason())));
+            format!("{}: {}", name.name(), parts.join(", "))
+        };
+        settle(pools, services, &rules(version), state).outlooks.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_disabled_pool_keeps_its_addresses_until_the_operator_restarts() {
+        let before = [pool("blue", "blue", &["10.0.0.0/24"])];
+        let mut after = before.clone();
+        after[0].state = ServingState::Disabled;
+        let services = [service("has", "blue", &[], &["10.0.0.7"]), service("new", "blue", &[], &[])];
+        let running = told(&after, &services, "1.19.3", OperatorState::Running(&before));
+        assert_eq!(running, ["has: keeps 10.0.0.7", "new: waits: no_pool"]);
+        let restarted = told(&after, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(restarted, ["has: loses 10.0.0.7 (its pool is disabled), waits: no_pool", "new: waits: no_pool"]);
+    }
+
+    #[test]
+    fn an_edit_keeps_what_is_still_covered_unless_another_service_takes_it() {
+        let before = [pool("blue", "blue", &["10.0.0.0/24"])];
+        let after = [pool("blue", "blue", &["10.0.0.0/25"])];
+        let (high, low) = (service("high", "blue", &[], &["10.0.0.200"]), service("low", "blue", &[], &["10.0.0.7"]));
+        let (waits, state) = (service("waits", "blue", &[], &[]), OperatorState::Running(&before));
+        let shrunk = told(&after, &[high, low.clone()], "1.19.3", state);
+        assert_eq!(
+            shrunk,
+            ["high: loses 10.0.0.200 (no pool covers it), gets one of blue", "low: keeps 10.0.0.7 (contested)"]
+        );
+        let (new, old) = (["1.19.3", "1.18.2"], ["1.18.1", "1.15.19"]);
+        for version in new {
+            let told = told(&after, &[low.clone(), waits.clone()], version, state);
+            assert_eq!(told, ["low: keeps 10.0.0.7", "waits: gets one of blue"], "{version}");
+        }
+        for version in old {
+            let told = told(&after, &[low.clone(), waits.clone()], version, state);
+            assert_eq!(told, ["low: keeps 10.0.0.7 (contested)", "waits: gets one of blue"], "{version}");
+        }
+    }
+
+    #[test]
+    fn addresses_do_not_move_to_a_pool_that_is_new_but_to_one_that_is_edited() {
+        let before = [pool("a", "blue", &["10.0.0.0/24"]), pool("b", "blue", &["10.0.9.0/24"])];
+        let has = service("has", "blue", &[], &["10.0.0.7"]);
+        let state = OperatorState::Running(&before);
+        let renamed = [pool("c", "blue", &["10.0.0.0/24"]), before[1].clone()];
+        let told_renamed = told(&renamed, std::slice::from_ref(&has), "1.19.3", state);
+        assert_eq!(told_renamed, ["has: loses 10.0.0.7 (no pool covers it), gets one of b c"]);
+        let deleted = told(&[], std::slice::from_ref(&has), "1.19.3", state);
+        assert_eq!(deleted, ["has: loses 10.0.0.7 (no pool covers it), waits: no_pool"]);
+        let overlapping = [before[0].clone(), pool("b", "blue", &["10.0.9.0/24", "10.0.0.0/24"])];
+        let widened = told(&overlapping, &[has], "1.19.3", state);
+        assert_eq!(widened, ["has: keeps 10.0.0.7"]);
+    }
+
+    #[test]
+    fn reasons_to_wait() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/31"]), pool("red", "red", &["10.0.1.0/24"])];
+        let services = [
+            service("a", "blue", &[], &["10.0.0.0"]),
+            service("b", "blue", &["10.0.0.0"], &[]),
+            service("c", "blue", &["10.0.1.9"], &[]),
+            service("d", "blue", &["10.9.9.9"], &[]),
+            service("e", "green", &[], &[]),
+            service("f", "blue", &[], &[]),
+            service("g", "blue", &[], &[]),
+        ];
+        let told = told(&pools, &services, "1.19.3", OperatorState::Restarted);
+        let expected = [
+            "a: keeps 10.0.0.0",
+            "b: waits: already_allocated",
+            "c: waits: pool_selector_mismatch",
+            "d: waits: no_pool",
+            "e: waits: no_pool",
+            "f: gets one of blue",
+            "g: waits: out_of_ips",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn sharing_needs_the_same_key_and_other_ports() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/24"])];
+        let sharing = |name: &str, port: u16, ingress: &[&str]| LbService {
+            sharing_key: Annotation { newer: None, older: Some("k".into()) },
+            ports: [Port { port, protocol: "TCP".into() }].into(),
+            ..service(name, "blue", &[], ingress)
+        };
+        let services = [sharing("a", 80, &["10.0.0.9"]), sharing("b", 443, &[]), sharing("c", 80, &[])];
+        let shared = told(&pools, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(shared, ["a: keeps 10.0.0.9", "b: gets 10.0.0.9", "c: gets one of blue"]);
+        let single = [pool("blue", "blue", &["10.0.0.4"])];
+        let services = [sharing("a", 80, &[]), sharing("b", 443, &[]), sharing("c", 80, &[])];
+        let promised = told(&single, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(promised, ["a: gets one of blue", "b: gets one of blue", "c: waits: out_of_ips"]);
+    }
+
+    #[test]
+    fn what_1_15_keeps_back_and_does_not_read() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/29"])];
+        let newer = LbService {
+            addresses: Annotation { newer: Some("10.0.0.5".into()), older: None },
+            ..service("newer", "blue", &[], &["10.0.0.1"])
+        };
+        let services = [newer, service("z", "blue", &["10.0.0.0"], &[])];
+        let old = told(&pools, &services, "1.15.19", OperatorState::Restarted);
+        assert_eq!(old, ["newer: keeps 10.0.0.1", "z: waits: already_allocated"]);
+        let new = told(&pools, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(new, ["newer: loses 10.0.0.1 (the Service does not ask for it), gets 10.0.0.5", "z: gets 10.0.0.0"]);
+    }
+
+    #[test]
+    fn without_a_pool_the_operator_sleeps() {
+        let services = [service("a", "blue", &[], &["192.0.2.1"])];
+        assert_eq!(told(&[], &services, "1.19.3", OperatorState::Restarted), ["a: keeps 192.0.2.1"]);
+    }
+}

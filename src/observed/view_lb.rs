@@ -1,0 +1,147 @@
+//! Wire views of what LB-IPAM works with: the fields that are read, and nothing else of the objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::view::nullable;
+use crate::model::Labels;
+
+#[derive(Deserialize)]
+pub(super) struct AddressPoolView {
+    pub metadata: AddressPoolMetadata,
+    #[serde(default, deserialize_with = "nullable")]
+    pub spec: AddressPoolSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    pub status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AddressPoolMetadata {
+    pub name: String,
+    #[serde(default)]
+    pub creation_timestamp: Option<String>,
+}
+
+/// `cidrs` up to 1.15, `blocks` from 1.15 on (`pkg/k8s/apis/cilium.io/v2/lbipam_types.go`).
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AddressPoolSpec {
+    #[serde(default, deserialize_with = "nullable")]
+    pub cidrs: Vec<AddressBlock>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub blocks: Vec<AddressBlock>,
+    #[serde(default)]
+    pub service_selector: Option<ServiceSelector>,
+    #[serde(default, rename = "allowFirstLastIPs")]
+    pub allow_first_last: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub disabled: bool,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AddressBlock {
+    pub cidr: Option<String>,
+    pub start: Option<String>,
+    pub stop: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServiceSelector {
+    #[serde(default, deserialize_with = "nullable")]
+    pub match_labels: Labels,
+    #[serde(default, deserialize_with = "nullable")]
+    pub match_expressions: Vec<ServiceRequirement>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ServiceRequirement {
+    pub key: String,
+    pub operator: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub values: BTreeSet<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status {
+    #[serde(default, deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub load_balancer: LoadBalancerStatus,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(default)]
+    pub status: String,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub message: String,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct LoadBalancerStatus {
+    #[serde(default, deserialize_with = "nullable")]
+    pub ingress: Vec<Ingress>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Ingress {
+    #[serde(default)]
+    pub ip: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ServiceView {
+    pub metadata: ServiceMetadata,
+    #[serde(default, deserialize_with = "nullable")]
+    pub spec: ServiceSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    pub status: Status,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ServiceMetadata {
+    pub name: String,
+    #[serde(default)]
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub labels: Option<Labels>,
+    #[serde(default)]
+    pub annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServiceSpec {
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub load_balancer_class: Option<String>,
+    #[serde(default, rename = "loadBalancerIP")]
+    pub load_balancer_ip: Option<String>,
+    #[serde(default)]
+    pub ip_family_policy: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub ip_families: Vec<String>,
+    #[serde(default)]
+    pub external_traffic_policy: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub ports: Vec<ServicePort>,
+    #[serde(default)]
+    pub selector: Option<Labels>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ServicePort {
+    #[serde(default)]
+    pub port: u16,
+    #[serde(default)]
+    pub protocol: Option<String>,
+}
