@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::cluster::{Cluster, Write, WriteError, Written};
-use crate::plan::Change;
+use crate::plan::{Change, Sequence};
 
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,21 +53,46 @@ impl Stop {
     }
 }
 
+/// What holds back the changes that are sent in their order: one of them that was not applied.
+#[derive(Debug, Default)]
+pub struct HeldBack(Option<Outcome>);
+
+impl HeldBack {
+    fn note(&mut self, change: &Change, outcome: &Outcome) {
+        if change.sequence() == Sequence::AfterThoseBefore && *outcome != Outcome::Applied {
+            let before = || format!("not sent, because {} before it was not applied", change.target());
+            // One that lost a race is planned again, and so are those behind it.
+            self.0 = Some(match outcome {
+                Outcome::Superseded(_) => Outcome::Superseded(before()),
+                _ => Outcome::Refused(before()),
+            });
+        }
+    }
+}
+
 /// Sends the changes, at most `parallelism` at a time, and gives one outcome for each in their order. A server that
-/// refuses us altogether, or does not answer, stops it; a single refused write does not.
+/// refuses us altogether, or does not answer, stops it; a single refused write does not, but holds back those that come in order
+/// behind it.
 pub async fn apply<C: Cluster>(
     cluster: &C,
     changes: &[Change],
     parallelism: NonZeroUsize,
     stop: &Stop,
+    held_back: &mut HeldBack,
     on_event: &mut (dyn FnMut(Event<'_>) + Send),
 ) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::NotTried; changes.len()];
-    let mut waiting = changes.iter().enumerate();
+    let mut waiting = changes.iter().enumerate().peekable();
     let mut under_way = FuturesUnordered::new();
     loop {
         while under_way.len() < parallelism.get() && !stop.is_requested() {
-            let Some((index, change)) = waiting.next() else { break };
+            let must_wait = |change: &Change| change.sequence() == Sequence::AfterThoseBefore && !under_way.is_empty();
+            let Some((index, change)) = waiting.next_if(|(_, change)| !must_wait(change)) else { break };
+            if let (Sequence::AfterThoseBefore, Some(outcome)) = (change.sequence(), &held_back.0) {
+                outcomes[index] = outcome.clone();
+                on_event(Event::Finished { change, outcome: &outcomes[index] });
+                continue;
+            }
             under_way.push(async move { (index, cluster.write(&Write::from(change)).await) });
         }
         let Some((index, result)) = under_way.next().await else { return outcomes };
@@ -75,6 +100,7 @@ pub async fn apply<C: Cluster>(
             stop.request();
         }
         outcomes[index] = Outcome::from(result);
+        held_back.note(&changes[index], &outcomes[index]);
         on_event(Event::Finished { change: &changes[index], outcome: &outcomes[index] });
     }
 }

@@ -27,10 +27,12 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
 /// Pools that reach into addresses which something else uses; those blocks are never handed out.
 pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let services = observed.service_ranges.iter().map(|range| (*range, "the Service CIDR".to_owned()));
+    // Of those that the files have, the files alone tell.
+    let is_in_files = |name: &str| desired.address_pools.keys().any(|pool| pool.as_str() == name);
     let balancers = observed
-        .load_balancer_ranges
-        .iter()
-        .map(|(name, range)| (*range, format!("CiliumLoadBalancerIPPool `{name}`")));
+        .load_balancer_ranges()
+        .filter(|(name, _)| !is_in_files(name))
+        .map(|(name, range)| (range, format!("CiliumLoadBalancerIPPool `{}`", name.escape_debug())));
     let nodes = observed.nodes.values().flat_map(|node| {
         node.addresses.iter().map(move |address| (Range::from(*address), format!("an address of node `{}`", node.name)))
     });

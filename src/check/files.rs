@@ -16,6 +16,11 @@ fn known(blocks: &[&str]) -> Vec<Range> {
     blocks.iter().filter_map(|text| text.parse::<Block>().ok()).map(Block::range).collect()
 }
 
+/// Address space that nothing in a cluster can have.
+pub(super) fn unusable() -> Vec<Range> {
+    known(&UNUSABLE)
+}
+
 fn ranges(desired: &Desired) -> Vec<(&Pool, &PoolRange)> {
     desired.pools.values().flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range))).collect()
 }
@@ -74,7 +79,7 @@ pub(super) fn excluded_pins(desired: &Desired) -> Vec<Finding> {
 }
 
 pub(super) fn unusable_address_space(desired: &Desired) -> Vec<Finding> {
-    let unusable = known(&UNUSABLE);
+    let unusable = unusable();
     let finding = |(pool, range): (&Pool, &PoolRange)| {
         let hit = unusable.iter().find(|unusable| unusable.overlaps(&range.block.range()))?;
         let message = format!("pool `{}` has {}, part of {hit}, which no pod can have", pool.name, range.block);

@@ -2,6 +2,7 @@
 //!
 //! Decides nothing and changes nothing: an error in the files means that nothing may be planned from them.
 
+mod address_pools;
 mod cluster;
 mod files;
 mod load_balancing;
@@ -13,7 +14,7 @@ use crate::observed::Observed;
 
 /// What the files alone tell.
 pub fn files(desired: &Desired) -> Vec<Finding> {
-    let rules: [fn(&Desired) -> Vec<Finding>; 8] = [
+    let rules: [fn(&Desired) -> Vec<Finding>; 12] = [
         sizes::too_small_for_cilium,
         files::overlapping_pools,
         files::block_pinned_twice,
@@ -22,6 +23,10 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
         files::foreign_address_space,
         files::equal_selectors,
         files::protections_beside_what_they_protect,
+        address_pools::overlapping_address_pools,
+        address_pools::pools_over_address_pools,
+        address_pools::unusable_addresses,
+        address_pools::addresses_pinned_twice,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired)).collect();
     findings.sort();

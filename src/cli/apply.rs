@@ -161,7 +161,7 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
             if done > 0 {
                 output::warn(&format!("done already: {} of the saved plan", count(done, "change")));
             }
-            let irreversible = changes.iter().filter(|change| change.undo.is_none()).count();
+            let irreversible = changes.iter().filter(|change| !change.can_be_undone()).count();
             if irreversible > 0 {
                 let what = count(irreversible, "change");
                 output::warn(&format!("{what} cannot be undone: spec.podCIDRs is write-once"));

@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::undo_file::Undo;
 use crate::apply::Outcome;
 use crate::cluster::ClusterError;
+use crate::plan::ChangeDocument;
 use crate::render::{Paint, count, printable};
 use crate::run::Applied;
 
@@ -23,8 +24,9 @@ pub(super) struct Report {
 
 #[derive(Serialize)]
 pub(super) struct Line {
-    kind: &'static str,
+    kind: String,
     name: String,
+    action: String,
     after: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
@@ -48,8 +50,8 @@ pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
     let mut report =
         Report { format_version: "1.0", applied: Vec::new(), not_applied: Vec::new(), unknown: Vec::new(), undo };
     for (change, outcome) in &applied.outcomes {
-        let after = change.after.iter().map(ToString::to_string).collect();
-        let line = |why: &str| Line { kind: "Node", name: change.node.to_string(), after, why: why.to_owned() };
+        let ChangeDocument { kind, name, after, action, .. } = ChangeDocument::from(change);
+        let line = |why: &str| Line { kind, name, action, after, why: why.to_owned() };
         match outcome {
             Outcome::Applied => report.applied.push(line("")),
             Outcome::Superseded(why) => report.not_applied.push(line(&format!("superseded: {why}"))),
@@ -67,8 +69,9 @@ pub(super) fn summary(report: &Report) -> String {
     for (title, lines) in [("not applied", not_applied), ("unknown", unknown)] {
         for line in lines {
             text.push_str(&format!(
-                "{} Node/{}  {}  {}\n",
+                "{} {}/{}  {}  {}\n",
                 Paint::Red.on(title),
+                line.kind,
                 line.name,
                 line.after.join(" "),
                 printable(&line.why)

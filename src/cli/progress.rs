@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::warn;
 use crate::apply::{Event, Outcome};
+use crate::plan::ChangeDocument;
 use crate::render::{Paint, printable};
 
 /// Takes the events of an apply.
@@ -33,10 +34,10 @@ impl Progress {
             Outcome::Superseded(why) => Some(format!("changed meanwhile, is planned again: {why}")),
             Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.clone()),
         };
-        let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
+        let (target, after) = (change.target(), ChangeDocument::from(*change).after.join(" "));
         let line = match fault {
-            None => format!("{} Node/{}  {}", Paint::Green.on("written"), change.node, blocks.join(" ")),
-            Some(why) => format!("{} Node/{}  {}", Paint::Red.on("failed"), change.node, printable(&why)),
+            None => format!("{} {target}  {}", Paint::Green.on("written"), printable(&after)),
+            Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
         };
         match (self, outcome) {
             (Progress::Lines, _) => warn(&line),

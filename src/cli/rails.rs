@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::desired::Policy;
-use crate::model::{LimitName, LimitNameError, NodeName, PoolName};
+use crate::model::{LimitName, LimitNameError, NodeName, PoolName, Waiver};
 
 /// Limits, waivers and protections.
 #[derive(Debug, clap::Args)]
 pub(super) struct Rails {
-    /// Let the plan exceed this limit, such as `release-percent`; once for each limit.
-    #[arg(long, value_name = "LIMIT")]
-    waive: Vec<LimitName>,
+    /// Let the plan exceed this limit, such as `release-percent`, or take so many addresses from Services, such as `lost-addresses=3`; once
+    /// for each.
+    #[arg(long, value_name = "WAIVER")]
+    waive: Vec<Waiver>,
     /// Set a limit, such as `disruptive-count=3`, where the Policy says more or nothing.
     #[arg(long, value_name = "LIMIT=N")]
     limit: Vec<Setting>,
@@ -56,8 +57,8 @@ impl Rails {
         policy.protected.pools.extend(protect_pool.iter().cloned());
     }
 
-    /// The limits that may be exceeded.
-    pub(super) fn waivers(&self) -> BTreeSet<LimitName> {
+    /// What may be exceeded.
+    pub(super) fn waivers(&self) -> BTreeSet<Waiver> {
         self.waive.iter().copied().collect()
     }
 

@@ -12,7 +12,7 @@ use crate::cluster::Opening;
 use crate::desired::{Desired, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
-use crate::plan::{Plan, PoolUse, pool_use};
+use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
 use crate::run::{Job, Loaded, observe_and_plan};
 
@@ -145,9 +145,12 @@ fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
 
 fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow> {
     let changes: BTreeMap<&NodeName, String> =
-        plan.changes.iter().map(|change| (&change.node, planned(&change.after))).collect();
-    let blocked: BTreeMap<&NodeName, String> =
-        plan.blocked.iter().map(|blocked| (&blocked.node, format!("blocked: {}", blocked.reason))).collect();
+        node_changes(&plan.changes).map(|change| (&change.node, planned(&change.after))).collect();
+    let reason = |blocked: &Blocked| match &blocked.target {
+        Target::Node(node) => Some((node.clone(), format!("blocked: {}", blocked.reason))),
+        Target::AddressPool(_) | Target::Service(_) => None,
+    };
+    let blocked: BTreeMap<NodeName, String> = plan.blocked.iter().filter_map(reason).collect();
     let row = |node: &crate::observed::Node| {
         let held = observed.holds(node);
         let pool = held.iter().find_map(|holding| desired.pools.values().find(|pool| pool.contains(holding.block)));

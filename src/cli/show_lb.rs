@@ -108,7 +108,7 @@ fn row_of(service: &LbService, outlook: &Outlook, pools: &[AddressPool]) -> Serv
         pool.selects(&service.labels) && service.ingress.iter().any(covers)
     };
     let loses = outlook.loses.iter().map(|(address, why)| format!("loses {address}: {why}"));
-    let gains = outlook.gains.iter().map(gain_text);
+    let gains = outlook.gains.iter().map(Gain::to_string);
     let is_told = |reason: &str| service.reason.as_deref() == Some(reason);
     let pending = outlook.pending.iter().map(Pending::reason).filter(|reason| !is_told(reason));
     let pending = pending.map(|reason| format!("pending: {reason}"));
@@ -119,16 +119,6 @@ fn row_of(service: &LbService, outlook: &Outlook, pools: &[AddressPool]) -> Serv
         pools: pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
         reason: service.reason.clone(),
         expected: loses.chain(gains).chain(pending).collect(),
-    }
-}
-
-fn gain_text(gain: &Gain) -> String {
-    match gain {
-        Gain::Exactly(address) => format!("gets {address}"),
-        Gain::OneOf { family, pools } => {
-            let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
-            format!("gets an {family} address of {}", pools.join(" or "))
-        }
     }
 }
 

@@ -93,7 +93,7 @@ impl UndoFile {
         if self.write(&done, desired, observed).is_err() {
             output::warn("the undo plan could not be written again: it also lists what was not applied");
         }
-        let changes = done.iter().filter(|change| change.undo.is_some()).count();
+        let changes = done.iter().filter(|change| change.can_be_undone()).count();
         Some(Undo { file: self.path.display().to_string(), changes, irreversible: done.len() - changes })
     }
 }

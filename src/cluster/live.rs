@@ -13,6 +13,7 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::lock::LOCK_NAME;
@@ -53,7 +54,10 @@ pub struct LiveCluster {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Page<'a> {
+    #[serde(default)]
+    api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default)]
@@ -207,6 +211,7 @@ impl LiveCluster {
             }
             if token.is_empty() {
                 listener.begun(&page.metadata.resource_version)?;
+                listener.served(&page.api_version);
             }
             token.clone_from(&page.metadata.next);
             let next = (!page.metadata.next.is_empty()).then(|| {
@@ -254,21 +259,39 @@ impl Cluster for LiveCluster {
         let (method, path, kind, body) = match &write.operation {
             Operation::Patch(patch) => {
                 let name = object_name(&write.target);
-                (Method::PATCH, format!("{collection}/{name}"), "application/merge-patch+json", patch)
+                (Method::PATCH, format!("{collection}/{name}"), "application/merge-patch+json", Cow::Borrowed(patch))
             }
-            Operation::Create(object) => (Method::POST, collection.into_owned(), "application/json", object),
+            Operation::Apply(object) => {
+                let name = object_name(&write.target);
+                let path = format!("{collection}/{name}?force=true");
+                (Method::PATCH, path, "application/apply-patch+yaml", Cow::Borrowed(object))
+            }
+            Operation::Create(object) => {
+                (Method::POST, collection.into_owned(), "application/json", Cow::Borrowed(object))
+            }
+            Operation::Delete(version) => {
+                let ObjectVersion { uid, resource_version } = version;
+                let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
+                let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+                let name = object_name(&write.target);
+                (Method::DELETE, format!("{collection}/{name}"), "application/json", Cow::Owned(options))
+            }
         };
         // Only the metadata comes back: a Node is large and nothing else of it is looked at.
         let request = || {
             Request::builder()
                 .method(method.clone())
-                .uri(format!("{path}?fieldManager=cilium-ipam"))
+                .uri(format!("{path}{}fieldManager=cilium-ipam", if path.contains('?') { '&' } else { '?' }))
                 .header(header::CONTENT_TYPE, kind)
                 .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
                 .body(Body::from(body.to_string().into_bytes()))
         };
         let answer = self.send_patiently(request).await.map_err(WriteError::Unknown)?;
         match answer.status {
+            // What comes back is the object as it was, or a Status.
+            status if status.is_success() && method == Method::DELETE => {
+                Ok(Written { version: ObjectVersion::default() })
+            }
             status if status.is_success() => {
                 let object: PatchedObject =
                     serde_json::from_slice(&answer.body).map_err(|error| WriteError::Unknown(error.to_string()))?;
@@ -337,6 +360,8 @@ fn is_passing(status: StatusCode) -> bool {
 fn collection(target: &Target) -> Cow<'static, str> {
     match target {
         Target::Node(_) => "/api/v1/nodes".into(),
+        Target::AddressPool(api, _) => format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into(),
+        Target::Service(service) => format!("/api/v1/namespaces/{}/services", service.namespace()).into(),
         Target::Claims => format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into(),
         Target::Lock => format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into(),
     }
@@ -345,6 +370,8 @@ fn collection(target: &Target) -> Cow<'static, str> {
 fn object_name(target: &Target) -> &str {
     match target {
         Target::Node(name) => name.as_str(),
+        Target::AddressPool(_, name) => name.as_str(),
+        Target::Service(service) => service.name(),
         Target::Claims => CLAIMS_NAME,
         Target::Lock => LOCK_NAME,
     }

@@ -24,7 +24,7 @@ pub use file::{FileCluster, Opening, replace as replace_file};
 pub use lock::{LockRecord, LockSeen};
 pub use observe::observe;
 pub use snapshot::snapshot;
-pub use write::{OWNER_LABEL, Operation, Target, Write, WriteError, Written};
+pub use write::{Operation, Target, Write, WriteError, Written};
 
 /// How far a kind could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +136,9 @@ pub trait Listener: Send {
     fn begun(&mut self, _version: &str) -> Result<(), ClusterError> {
         Ok(())
     }
+
+    /// The `apiVersion` in which the server gives the list, where it says so.
+    fn served(&mut self, _api_version: &str) {}
 
     /// One object as JSON text.
     ///

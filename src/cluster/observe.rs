@@ -64,6 +64,10 @@ impl Listener for Collecting<'_> {
         Ok(())
     }
 
+    fn served(&mut self, api_version: &str) {
+        lock(self.reader).served(self.kind, api_version);
+    }
+
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         lock(self.reader).object(self.kind, json)
     }
@@ -138,7 +142,11 @@ impl<'c, C: Cluster> Reading<'c, C> {
                 lock(&self.reader).hidden(kind, message.clone());
                 Ok(seen)
             }
-            (Seen::All | Seen::NotServed, _) => Ok(seen),
+            (Seen::NotServed, _) => {
+                lock(&self.reader).not_served(kind);
+                Ok(seen)
+            }
+            (Seen::All, _) => Ok(seen),
         }
     }
 }

@@ -3,18 +3,20 @@
 use serde_json::{Value, json};
 
 use crate::claims::Claims;
-use crate::model::NodeName;
-use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion};
-use crate::plan::{Change, Edit};
-
-/// Label of everything that we create; nothing else is ever ours to delete.
-pub const OWNER_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "cilium-ipam");
+use crate::lbipam::{AddressPoolApi, AddressPoolManifest};
+use crate::model::{AddressPoolName, NodeName, ServiceName};
+use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, OWNER_LABEL, ObjectVersion};
+use crate::plan::{AddressPoolChange, Change, Edit, NodeChange, PoolAction, ServiceChange};
 
 /// An object that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A Node.
     Node(NodeName),
+    /// A `CiliumLoadBalancerIPPool`, in that version.
+    AddressPool(AddressPoolApi, AddressPoolName),
+    /// A Service.
+    Service(ServiceName),
     /// The ConfigMap of claims.
     Claims,
     /// The Lease that says who applies.
@@ -27,8 +29,13 @@ pub enum Operation {
     /// JSON merge patch, RFC 7386, with the UID and resourceVersion that it depends on inside it: the server answers 409 when
     /// either has moved. So it may be sent twice.
     Patch(Value),
+    /// Server-side apply as our field manager, over what others wrote of the same fields, with the guards as in a patch. What it does not
+    /// name stays.
+    Apply(Value),
     /// A new object; the server answers 409 when there is one.
     Create(Value),
+    /// Deletes the object, if it is this one in this version.
+    Delete(ObjectVersion),
 }
 
 /// One write.
@@ -98,6 +105,80 @@ pub(super) fn guard(version: &ObjectVersion) -> Value {
 
 impl From<&Change> for Write {
     fn from(change: &Change) -> Write {
+        match change {
+            Change::AddressPool(change) => Write::from(&**change),
+            Change::Service(change) => Write::from(change),
+            Change::Node(change) => Write::from(change),
+        }
+    }
+}
+
+impl From<&AddressPoolChange> for Write {
+    fn from(change: &AddressPoolChange) -> Write {
+        let AddressPoolChange { action, name, api, before, after, guard, .. } = change;
+        let object = |manifest: &AddressPoolManifest, metadata: Value| {
+            let AddressPoolManifest { labels, annotations, spec } = manifest;
+            let mut object = json!({"apiVersion": api.as_str(), "kind": "CiliumLoadBalancerIPPool", "metadata": metadata, "spec": spec});
+            object["metadata"]["name"] = json!(name.as_str());
+            object["metadata"]["labels"] = json!(labels);
+            if !annotations.is_empty() {
+                object["metadata"]["annotations"] = json!(annotations);
+            }
+            object
+        };
+        let operation = match (before, after) {
+            (None, None) | (Some(_), None) => Operation::Delete(guard.clone()),
+            (None, Some(after)) => Operation::Create(object(after, json!({}))),
+            (Some(before), Some(after)) => {
+                let (old, mut new) = (object(before, json!({})), object(after, self::guard(guard)));
+                // Server-side apply removes only what we applied ourselves, and what must go may be anybody's.
+                if remove_absent(&old, &mut new) == Removal::Some || *action == PoolAction::Restore {
+                    Operation::Patch(new)
+                } else {
+                    Operation::Apply(new)
+                }
+            }
+        };
+        Write { target: Target::AddressPool(*api, name.clone()), operation }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    Some,
+    None,
+}
+
+/// Puts a `null` wherever the old object has a field that the new one has not.
+fn remove_absent(old: &Value, new: &mut Value) -> Removal {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return Removal::None };
+    let mut removal = Removal::None;
+    for (key, old) in old {
+        let removed = match new.get_mut(key) {
+            Some(new) => remove_absent(old, new),
+            None => {
+                new.insert(key.clone(), Value::Null);
+                Removal::Some
+            }
+        };
+        if removed == Removal::Some {
+            removal = Removal::Some;
+        }
+    }
+    removal
+}
+
+impl From<&ServiceChange> for Write {
+    fn from(change: &ServiceChange) -> Write {
+        let ServiceChange { service, key, after, guard, .. } = change;
+        let mut patch = json!({"metadata": self::guard(guard)});
+        patch["metadata"]["annotations"] = json!({*key: after});
+        Write { target: Target::Service(service.clone()), operation: Operation::Patch(patch) }
+    }
+}
+
+impl From<&NodeChange> for Write {
+    fn from(change: &NodeChange) -> Write {
         let mut patch = json!({"metadata": guard(&change.guard)});
         match &change.edit {
             Edit::NodeSpec { pod_cidrs } => {

@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 use super::context::{Context, keys};
 use super::doubt::Doubt;
 use super::schema::{DocumentKind, IpPoolDocument, NodeAssignmentDocument, PolicyDocument};
+use super::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use super::tree::{Document, Step};
-use super::{Desired, Documents, SourceFile, lower_pin, lower_policy, lower_pool, structure, yaml};
+use super::{
+    Desired, Documents, ServicePin, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
+    lower_service_pin, structure, yaml,
+};
 use crate::model::{Finding, Origin, Rule, Severity};
 
 /// Everything that the documents ask for, and everything that is wrong with them. With an error among the findings the
@@ -90,6 +94,20 @@ impl Lowering {
                 let pin = pin.and_then(|written| lower_pin::lower(&mut context, written));
                 self.pins.extend(pin.filter(|_| faulty.is_empty()));
             }
+            DocumentKind::AddressPool => {
+                let pool = context.typed::<AddressPoolDocument>(readable);
+                let pool = pool.and_then(|written| lower_address_pool::lower(&mut context, written));
+                if let Some(pool) = pool.filter(|_| faulty.is_empty()) {
+                    self.desired.address_pools.entry(pool.name.clone()).or_insert(pool);
+                }
+            }
+            DocumentKind::ServiceAssignment => {
+                let pin = context.typed::<ServiceAssignmentDocument>(readable);
+                let pin = pin.and_then(|written| lower_service_pin::lower(&mut context, written));
+                if let Some(pin) = pin.filter(|_| faulty.is_empty()) {
+                    self.service_pin(pin, &mut context.findings);
+                }
+            }
             DocumentKind::Policy => {
                 if let Some(spec) = context.typed::<PolicyDocument>(readable).and_then(|written| written.spec) {
                     self.desired.policy = lower_policy::lower(&mut context, &spec);
@@ -98,6 +116,20 @@ impl Lowering {
         }
         let findings = context.findings;
         self.findings.extend(findings);
+    }
+
+    fn service_pin(&mut self, pin: ServicePin, findings: &mut Vec<Finding>) {
+        match self.desired.service_pins.get(&pin.service) {
+            None => {
+                self.desired.service_pins.insert(pin.service.clone(), pin);
+            }
+            Some(first) => {
+                let message = format!("Service `{}` is pinned twice", pin.service);
+                let finding = Finding::new(Severity::Error, Rule("service-pinned-twice"), message);
+                let finding = finding.at(&pin.origin, "pinned again").and(&first.origin, "first pinned here");
+                findings.push(finding.help("list all its addresses in one ServiceAssignment"));
+            }
+        }
     }
 
     fn note_name(&mut self, kind: DocumentKind, document: &Document) {

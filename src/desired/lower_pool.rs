@@ -1,10 +1,11 @@
 //! An `IPPool` document becomes a [`Pool`].
 
 use super::context::{Context, keys};
-use super::schema::{BlockSizes, IpPoolDocument, LabelSelector, SelectorOperator, TextList};
+use super::lower_selector;
+use super::schema::{BlockSizes, IpPoolDocument, TextList};
 use super::tree::Step;
 use super::{Pool, PoolRange, PoolState};
-use crate::model::{Finding, Operator, PerFamily, PoolName, Requirement, Rule, Selector, Severity};
+use crate::model::{Finding, PerFamily, PoolName, Rule, Severity};
 use crate::net::{Block, BlockSize, Family};
 
 pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Option<Pool> {
@@ -21,7 +22,11 @@ pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Optio
     let ranges = pool_ranges(context, &spec.cidrs.unwrap_or_default());
     let block_size = spec.block_size.map(|written| block_sizes(context, &written, &ranges)).unwrap_or(PerFamily::NONE);
     check_sizes(context, &ranges.read, &block_size);
-    let selector = spec.node_selector.as_ref().map(|selector| lower_selector(context, selector)).unwrap_or_default();
+    let selector = spec
+        .node_selector
+        .as_ref()
+        .map(|selector| lower_selector::lower(context, selector, &keys(["spec", "nodeSelector"])));
+    let selector = selector.unwrap_or_default();
     let reserved = reserved_ranges(context, &spec.reserved, &ranges);
     let state = if spec.disabled { PoolState::Disabled } else { PoolState::Active };
     let ranges = ranges.read;
@@ -106,66 +111,6 @@ fn check_sizes(context: &mut Context<'_>, ranges: &[PoolRange], sizes: &PerFamil
             let message = format!("a {size} block is larger than {}", range.block);
             let help = format!("use a block size of /{} or longer, or a wider CIDR", range.block.prefix_len());
             context.fault("block-larger-than-range", message, &range.origin, "no block fits", help);
-        }
-    }
-}
-
-fn lower_selector(context: &mut Context<'_>, written: &LabelSelector) -> Selector {
-    let mut requirements = Vec::new();
-    let at = keys(["spec", "nodeSelector"]);
-    for (key, value) in &written.match_labels {
-        let path = [at.clone(), keys(["matchLabels", key])].concat();
-        let operator = Operator::In([value.clone()].into());
-        requirements.extend(requirement(context, key, operator, &path));
-    }
-    for (index, expression) in written.match_expressions.iter().enumerate() {
-        let Some(expression) = expression else { continue };
-        let path = [at.clone(), keys(["matchExpressions"]), vec![Step::Index(index)]].concat();
-        let values = expression.values.iter().cloned().collect();
-        let operator = match expression.operator {
-            SelectorOperator::In => Operator::In(values),
-            SelectorOperator::NotIn => Operator::NotIn(values),
-            SelectorOperator::Exists => Operator::Exists,
-            SelectorOperator::DoesNotExist => Operator::DoesNotExist,
-        };
-        if matches!(operator, Operator::Exists | Operator::DoesNotExist) && !expression.values.is_empty() {
-            let origin = context.document.origin(&[path, keys(["values"])].concat());
-            context.fault(
-                "bad-selector",
-                format!("`{}` takes no values", operator_name(expression.operator)),
-                &origin,
-                "values",
-                "remove `values`",
-            );
-            continue;
-        }
-        requirements.extend(requirement(context, &expression.key, operator, &path));
-    }
-    Selector::all_of(requirements)
-}
-
-fn operator_name(operator: SelectorOperator) -> &'static str {
-    match operator {
-        SelectorOperator::In => "In",
-        SelectorOperator::NotIn => "NotIn",
-        SelectorOperator::Exists => "Exists",
-        SelectorOperator::DoesNotExist => "DoesNotExist",
-    }
-}
-
-fn requirement(context: &mut Context<'_>, key: &str, operator: Operator, path: &[Step]) -> Option<Requirement> {
-    match Requirement::new(key, operator) {
-        Ok(requirement) => Some(requirement),
-        Err(error) => {
-            let origin = context.document.origin(path);
-            context.fault(
-                "bad-selector",
-                error.to_string(),
-                &origin,
-                "cannot match a label",
-                "write it as in a Kubernetes label selector",
-            );
-            None
         }
     }
 }

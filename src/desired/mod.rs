@@ -6,21 +6,30 @@
 mod context;
 mod doubt;
 mod lower;
+mod lower_address_pool;
 mod lower_pin;
 mod lower_policy;
 mod lower_pool;
+mod lower_selector;
+mod lower_service_pin;
 mod schema;
+mod schema_lb;
 mod structure;
 mod tree;
 mod words;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use crate::model::{LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName, Selector, WritePathChoice};
+use crate::lbipam::AddressPoolManifest;
+use crate::model::{
+    AddressPoolName, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName, Selector, ServiceName,
+    WritePathChoice,
+};
 use crate::net::{Block, BlockSize, Family, Range};
 
 pub use lower::lower;
@@ -51,8 +60,54 @@ pub struct Desired {
     pub faulty: BTreeSet<PoolName>,
     /// The pins by node.
     pub pins: BTreeMap<NodeName, Pin>,
+    /// The pools of LoadBalancer addresses.
+    pub address_pools: BTreeMap<AddressPoolName, WantedAddressPool>,
+    /// The pins of LoadBalancer addresses.
+    pub service_pins: BTreeMap<ServiceName, ServicePin>,
     /// The policy, or its defaults.
     pub policy: Policy,
+}
+
+/// A pool of LoadBalancer addresses that should be there.
+#[derive(Clone, Debug)]
+pub struct WantedAddressPool {
+    /// Name.
+    pub name: AddressPoolName,
+    /// Where it is declared.
+    pub origin: Origin,
+    /// As it is written.
+    pub manifest: AddressPoolManifest,
+    /// Its ranges.
+    pub ranges: Vec<AddressPoolRange>,
+}
+
+/// A range of a pool of LoadBalancer addresses, with its place.
+#[derive(Clone, Debug)]
+pub struct AddressPoolRange {
+    /// The addresses.
+    pub range: Range,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+/// This Service, these addresses.
+#[derive(Clone, Debug)]
+pub struct ServicePin {
+    /// The Service.
+    pub service: ServiceName,
+    /// What it asks for.
+    pub addresses: Vec<PinnedAddress>,
+    /// Where it is declared.
+    pub origin: Origin,
+}
+
+/// An address of a pin, with its place.
+#[derive(Clone, Debug)]
+pub struct PinnedAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Where it stands.
+    pub origin: Origin,
 }
 
 /// Whether a pool gives blocks.

@@ -10,6 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
+
 /// `apiVersion` of all our kinds.
 pub const API_VERSION: &str = "cilium-ipam.io/v1alpha1";
 
@@ -22,11 +24,21 @@ pub enum DocumentKind {
     NodeAssignment,
     /// The policy.
     Policy,
+    /// A pool of LoadBalancer addresses, Cilium's own kind.
+    AddressPool,
+    /// A pin for a Service.
+    ServiceAssignment,
 }
 
 impl DocumentKind {
     /// All kinds.
-    pub const ALL: [DocumentKind; 3] = [DocumentKind::IpPool, DocumentKind::NodeAssignment, DocumentKind::Policy];
+    pub const ALL: [DocumentKind; 5] = [
+        DocumentKind::IpPool,
+        DocumentKind::NodeAssignment,
+        DocumentKind::Policy,
+        DocumentKind::AddressPool,
+        DocumentKind::ServiceAssignment,
+    ];
 
     /// As written after `kind:`.
     pub fn as_str(self) -> &'static str {
@@ -34,6 +46,16 @@ impl DocumentKind {
             DocumentKind::IpPool => "IPPool",
             DocumentKind::NodeAssignment => "NodeAssignment",
             DocumentKind::Policy => "Policy",
+            DocumentKind::AddressPool => "CiliumLoadBalancerIPPool",
+            DocumentKind::ServiceAssignment => "ServiceAssignment",
+        }
+    }
+
+    /// What may stand after `apiVersion:`.
+    pub fn api_versions(self) -> &'static [&'static str] {
+        match self {
+            DocumentKind::AddressPool => &["cilium.io/v2", "cilium.io/v2alpha1"],
+            _ => &[API_VERSION],
         }
     }
 
@@ -49,6 +71,10 @@ pub fn json_schema(kind: Option<DocumentKind>) -> Value {
         Some(DocumentKind::IpPool) => schema_of::<IpPoolDocument>(DocumentKind::IpPool),
         Some(DocumentKind::NodeAssignment) => schema_of::<NodeAssignmentDocument>(DocumentKind::NodeAssignment),
         Some(DocumentKind::Policy) => schema_of::<PolicyDocument>(DocumentKind::Policy),
+        Some(DocumentKind::AddressPool) => schema_of::<AddressPoolDocument>(DocumentKind::AddressPool),
+        Some(DocumentKind::ServiceAssignment) => {
+            schema_of::<ServiceAssignmentDocument>(DocumentKind::ServiceAssignment)
+        }
         None => json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "cilium-ipam document",
@@ -68,7 +94,10 @@ fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     schema["title"] = json!(kind.as_str());
     schema["properties"]["kind"] = json!({"const": kind.as_str()});
-    schema["properties"]["apiVersion"] = json!({"const": API_VERSION});
+    schema["properties"]["apiVersion"] = match kind.api_versions() {
+        [only] => json!({"const": only}),
+        several => json!({"enum": several}),
+    };
     schema
 }
 
@@ -189,6 +218,18 @@ pub(super) enum SelectorOperator {
     NotIn,
     Exists,
     DoesNotExist,
+}
+
+impl SelectorOperator {
+    /// As written.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            SelectorOperator::In => "In",
+            SelectorOperator::NotIn => "NotIn",
+            SelectorOperator::Exists => "Exists",
+            SelectorOperator::DoesNotExist => "DoesNotExist",
+        }
+    }
 }
 
 /// A pin: this node gets these blocks. The document's name is the node's name.

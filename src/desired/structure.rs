@@ -35,7 +35,7 @@ pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>>
         Box::new(finding.at(&document.origin(&path), label).help(help))
     };
     let Some(name) = document.text_at(&path) else {
-        let kinds = "`IPPool`, `NodeAssignment` or `Policy`";
+        let kinds = "`IPPool`, `NodeAssignment`, `ServiceAssignment` or `Policy`";
         return Err(if document.has(&path) {
             fault("wrong-type", "`kind` is not text".to_owned(), "should be text", format!("write {kinds}"))
         } else {

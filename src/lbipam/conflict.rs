@@ -6,7 +6,7 @@ use super::pool::{AddressPool, Marking, OperatorState};
 use crate::net::{Range, RangeIndex};
 
 /// Whether it is known which of two pools loses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     /// It does: an older pool that overlaps nothing older is in use, or it overlaps itself, or the running operator says so.
     Certain,

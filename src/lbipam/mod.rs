@@ -6,6 +6,7 @@
 
 mod conflict;
 mod counts;
+mod manifest;
 mod outlook;
 mod pool;
 mod rules;
@@ -15,9 +16,13 @@ mod sharing;
 
 pub use conflict::{Certainty, Conflict, conflicts};
 pub use counts::Counts;
+pub use manifest::{
+    AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, ServiceRequirement, ServiceSelector,
+    Translation,
+};
 pub use outlook::{Gain, Loss, Outlook, Pending, Settled};
 pub use pool::{AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState};
 pub use rules::{ClassUse, LbRules};
-pub use service::{Annotation, FamilyPolicy, LbService, Port, TrafficPolicy, Wish};
+pub use service::{ADDRESSES, Annotation, FamilyPolicy, LbService, Port, TrafficPolicy, Wish};
 pub use settle::settle;
 pub use sharing::may_share;

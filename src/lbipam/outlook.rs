@@ -55,6 +55,18 @@ pub enum Gain {
     },
 }
 
+impl fmt::Display for Gain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Gain::Exactly(address) => write!(f, "gets {address}"),
+            Gain::OneOf { family, pools } => {
+                let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+                write!(f, "gets an {family} address of {}", pools.join(" or "))
+            }
+        }
+    }
+}
+
 /// Why a Service waits, with the operator's own reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pending {

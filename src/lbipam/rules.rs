@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::manifest::AddressPoolApi;
 use super::pool::{AddressRange, FirstLast, RangeForm};
+use super::service::ADDRESSES;
 use crate::model::CiliumVersion;
 use crate::net::{Family, Range};
 
@@ -95,15 +97,28 @@ impl LbRules {
         if range.form != RangeForm::Cidr {
             return false;
         }
-        if self.version.minor <= 14 {
-            return true;
+        let is_reserved = self.meaning_of(first_last) == FirstLast::Reserved;
+        is_reserved && (self.version.minor <= 14 || range.range.width() > 1)
+    }
+
+    /// What `allowFirstLastIPs` comes to in this version.
+    pub fn meaning_of(&self, first_last: FirstLast) -> FirstLast {
+        match first_last {
+            _ if self.version.minor <= 14 => FirstLast::Reserved,
+            FirstLast::Unset if self.version.minor == 15 => FirstLast::Reserved,
+            FirstLast::Unset => FirstLast::Allowed,
+            said => said,
         }
-        let is_reserved = match first_last {
-            FirstLast::Allowed => false,
-            FirstLast::Reserved => true,
-            FirstLast::Unset => self.version.minor == 15,
-        };
-        is_reserved && range.range.width() > 1
+    }
+
+    /// The version of the API in which pools are served, as far as the version of Cilium tells.
+    pub fn address_pool_api(&self) -> AddressPoolApi {
+        if self.version.minor >= 18 { AddressPoolApi::V2 } else { AddressPoolApi::V2Alpha1 }
+    }
+
+    /// The annotation by which a Service asks for addresses: the newest one that is read.
+    pub fn addresses_annotation(&self) -> &'static str {
+        if self.reads_newer_annotations() { ADDRESSES[0] } else { ADDRESSES[1] }
     }
 
     /// Whether an address that an altered pool still covers surely stays where it is: from 1.18.2 on, Services that have addresses are

@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::rules::LbRules;
-use crate::model::{Labels, ServiceName};
+use crate::model::{Labels, ObjectVersion, ServiceName};
 use crate::net::Family;
 
 /// Pseudo-label of a Service's namespace.
 const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
 /// Pseudo-label of a Service's name.
 const NAME_LABEL: &str = "io.kubernetes.service.name";
+
+/// Keys of the annotation that asks for addresses, the newer one first (`pkg/annotation/k8s.go` @ 1.19,
+/// `operator/pkg/lbipam/lbipam.go` @ 1.15).
+pub const ADDRESSES: [&str; 2] = ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"];
 
 /// `spec.ipFamilyPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +57,15 @@ pub struct Annotation {
 }
 
 impl Annotation {
+    /// The place of the value of one of two keys, the newer one first.
+    pub fn at(&mut self, [newer, older]: [&str; 2], key: &str) -> Option<&mut Option<String>> {
+        match key {
+            _ if key == newer => Some(&mut self.newer),
+            _ if key == older => Some(&mut self.older),
+            _ => None,
+        }
+    }
+
     /// What an operator of these rules reads (`annotation.Get`); an empty text counts as none.
     pub(super) fn read(&self, rules: &LbRules) -> Option<&str> {
         let newer = self.newer.as_deref().filter(|_| rules.reads_newer_annotations());
@@ -65,6 +78,8 @@ impl Annotation {
 pub struct LbService {
     /// Namespace and name.
     pub name: ServiceName,
+    /// Version of the object.
+    pub version: ObjectVersion,
     /// Its labels with the pseudo-labels.
     pub labels: Labels,
     /// `spec.loadBalancerClass`.
@@ -117,7 +132,7 @@ impl LbService {
     }
 
     /// The addresses that it asks for; what is no address is passed over (`getSVCRequestedIPs`).
-    fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
+    pub fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
         let written = self.addresses.read(rules).unwrap_or_default().split(',');
         let mut requested: Vec<IpAddr> = self.spec_address.into_iter().collect();
         requested.extend(written.filter_map(|text| text.trim().parse::<IpAddr>().ok()));

@@ -400,6 +400,7 @@ mod tests {
         LbService {
             labels: LbService::with_pseudo_labels(&name, [("color".to_owned(), color.to_owned())].into()),
             name,
+            version: crate::model::ObjectVersion::default(),
             class: None,
             family_policy: FamilyPolicy::Single,
             families: vec![Family::Ipv4],

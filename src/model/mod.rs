@@ -8,10 +8,14 @@ mod limit;
 mod name;
 mod per_family;
 mod selector;
+mod version;
+mod waiver;
 
 pub use finding::{Finding, Label, Origin, Rule, Severity};
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
-pub use name::{NameError, NodeName, ObjectRef, PoolName, ServiceName};
+pub use name::{AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName};
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};
+pub use version::ObjectVersion;
+pub use waiver::{Waiver, WaiverError};

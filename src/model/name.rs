@@ -4,6 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// Label of everything that we create or adopt; nothing else is ever ours to delete.
+pub const OWNER_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "cilium-ipam");
+
 /// A text that is no Kubernetes object name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -67,6 +70,11 @@ name! {
     NodeName
 }
 
+name! {
+    /// Name of a `CiliumLoadBalancerIPPool`.
+    AddressPoolName
+}
+
 /// Namespace and name of a Service, as the API server gave them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName {
@@ -88,6 +96,18 @@ impl ServiceName {
     /// The name within the namespace.
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl FromStr for ServiceName {
+    type Err = NameError;
+
+    /// Reads `namespace/name`.
+    fn from_str(text: &str) -> Result<ServiceName, NameError> {
+        let (namespace, name) = text.split_once('/').ok_or_else(|| NameError { text: text.to_owned() })?;
+        check(namespace)?;
+        check(name)?;
+        Ok(ServiceName::new(namespace, name))
     }
 }
 
@@ -115,6 +135,16 @@ impl ObjectRef {
     /// An `IPPool`.
     pub fn pool(name: &PoolName) -> ObjectRef {
         ObjectRef { kind: "IPPool", name: name.to_string() }
+    }
+
+    /// A `CiliumLoadBalancerIPPool`, whatever its name.
+    pub fn address_pool(name: &str) -> ObjectRef {
+        ObjectRef { kind: "CiliumLoadBalancerIPPool", name: name.to_owned() }
+    }
+
+    /// A Service.
+    pub fn service(name: &ServiceName) -> ObjectRef {
+        ObjectRef { kind: "Service", name: name.to_string() }
     }
 }
 

@@ -89,6 +89,24 @@ fn is_qualified_part(text: &str) -> bool {
         && bytes.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
 }
 
+/// Whether no label, present or absent, meets all of these.
+fn is_impossible(operators: &[&Operator]) -> bool {
+    let is_absent = operators.contains(&&Operator::DoesNotExist);
+    let is_there = operators.iter().any(|operator| matches!(operator, Operator::In(_) | Operator::Exists));
+    let allows = |value: &String| {
+        operators.iter().all(|operator| match operator {
+            Operator::In(values) => values.contains(value),
+            Operator::NotIn(values) => !values.contains(value),
+            Operator::Exists | Operator::DoesNotExist => true,
+        })
+    };
+    let mut lists = operators.iter().filter_map(|operator| match operator {
+        Operator::In(values) => Some(values),
+        _ => None,
+    });
+    (is_absent && is_there) || lists.next().is_some_and(|values| !values.iter().any(allows))
+}
+
 /// All requirements must hold; none means every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector(Vec<Requirement>);
@@ -109,6 +127,15 @@ impl Selector {
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// A label key whose requirements no object can meet together.
+    pub fn contradiction(&self) -> Option<&str> {
+        self.keys().find(|key| is_impossible(&self.of_key(key)))
+    }
+
+    fn of_key(&self, key: &str) -> Vec<&Operator> {
+        self.0.iter().filter(|requirement| requirement.key == key).map(|requirement| &requirement.operator).collect()
     }
 
     /// The label keys that it looks at.
@@ -167,6 +194,22 @@ mod tests {
             let seen = [labels(&[("rack", "a")]), labels(&[("rack", "c")]), labels(&[])].map(|l| selector.matches(&l));
             assert_eq!(seen, expected, "{operator:?}");
         }
+    }
+
+    #[test]
+    fn contradictions() {
+        let of = |operators: &[Operator]| {
+            let requirement = |operator: &Operator| Requirement::new("a", operator.clone()).unwrap();
+            Selector::all_of(operators.iter().map(requirement)).contradiction().map(str::to_owned)
+        };
+        let (one, two) = (Operator::In(values(&["x"])), Operator::In(values(&["y", "z"])));
+        let impossible = Some("a".to_owned());
+        assert_eq!(of(&[one.clone(), two.clone()]), impossible);
+        assert_eq!(of(&[one.clone(), Operator::NotIn(values(&["x", "q"]))]), impossible);
+        assert_eq!(of(&[Operator::Exists, Operator::DoesNotExist]), impossible);
+        assert_eq!(of(&[two.clone(), Operator::NotIn(values(&["y"])), Operator::Exists]), None);
+        assert_eq!(of(&[Operator::DoesNotExist, Operator::NotIn(values(&["y"]))]), None);
+        assert_eq!(Selector::nothing().contradiction(), Some("none"));
     }
 
     #[test]

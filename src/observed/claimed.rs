@@ -5,16 +5,7 @@ use jiff::SignedDuration;
 use super::view::ConfigMapView;
 use super::{CLAIMS_KEY, Node, Observed};
 use crate::claims::{Claims, RecordError, Witness};
-use crate::model::NodeName;
-
-/// The version of an object that a write depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ObjectVersion {
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-}
+use crate::model::{NodeName, ObjectVersion};
 
 /// The claims and the version of the object that keeps them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::view_lb::{AddressBlock, AddressPoolView, Condition, ServiceRequirement, ServiceSelector, ServiceView};
-use super::{Cilium, Observed};
+use super::view_lb::{AddressPoolView, Condition, ServiceView, SpecManager};
+use super::{Cilium, OWNER_LABEL, Observed};
 use crate::lbipam::{
-    AddressPool, AddressRange, Annotation, FamilyPolicy, FirstLast, LbRules, LbService, Marking, Port, RangeForm,
-    ServingState, TrafficPolicy,
+    ADDRESSES, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules, LbService, Marking,
+    Port, ServiceSelector, TrafficPolicy,
 };
-use crate::model::{
-    Finding, ObjectRef, Operator, Requirement, RequirementError, Rule, Selector, ServiceName, Severity,
-};
-use crate::net::{Block, Family};
+use crate::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
+use crate::net::{Family, Range};
 
 /// Keys of annotations, the newer one first (`pkg/annotation/k8s.go` @ 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
-const ADDRESSES: [&str; 2] = ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"];
 const SHARING_KEY: [&str; 2] = ["lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key"];
 const SHARING_NAMESPACES: [&str; 2] =
     ["lbipam.cilium.io/sharing-cross-namespace", "io.cilium/lb-ipam-sharing-cross-namespace"];
@@ -23,16 +20,35 @@ const SHARING_NAMESPACES: [&str; 2] =
 /// Names of the condition that tells whether a Service has what it asks for, from 1.15 on and before.
 const SATISFIED: [&str; 2] = ["cilium.io/IPAMRequestSatisfied", "io.cilium/lb-ipam-request-satisfied"];
 
+/// Whether the server knows `CiliumLoadBalancerIPPool`s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressPoolsServed {
+    /// In this version, and perhaps in others.
+    As(AddressPoolApi),
+    /// It does not: their CustomResourceDefinition is not installed.
+    No,
+    /// A file does not say.
+    #[default]
+    Unsaid,
+}
+
 /// A `CiliumLoadBalancerIPPool` as it was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenAddressPool {
-    /// The pool with the ranges of neither field.
-    bare: AddressPool,
-    /// `None` for an entry that cannot be read.
-    cidrs: Vec<Option<AddressRange>>,
-    blocks: Vec<Option<AddressRange>>,
+    /// Name, as the API server gave it.
+    pub name: String,
+    /// Version of the object.
+    pub version: ObjectVersion,
+    /// `metadata.creationTimestamp`; `None` for one that does not exist yet.
+    pub created: Option<String>,
+    /// What people and we write.
+    pub manifest: AddressPoolManifest,
+    /// Who wrote its spec last, and when.
+    pub author: Option<(String, String)>,
     /// What Cilium says of it.
     pub status: AddressPoolStatus,
+    /// What Cilium says of its overlaps.
+    pub marking: Marking,
 }
 
 /// Conditions of a `CiliumLoadBalancerIPPool`, in Cilium's words; absent until the operator has seen it.
@@ -51,11 +67,12 @@ pub struct AddressPoolStatus {
 impl SeenAddressPool {
     /// The pool with the ranges that an operator of these rules reads.
     pub fn as_read(&self, rules: &LbRules) -> AddressPool {
-        let cidrs = self.cidrs.iter().filter(|_| rules.reads_cidrs());
-        let blocks = self.blocks.iter().filter(|_| rules.reads_blocks());
-        // The operator stops at the first entry that it cannot read (`handleNewPool`).
-        let ranges = cidrs.chain(blocks).map_while(|range| *range).collect();
-        AddressPool { ranges, ..self.bare.clone() }
+        self.manifest.spec.as_read(rules, &self.name, self.created.as_deref(), self.marking)
+    }
+
+    /// Whether it carries our label.
+    pub fn is_ours(&self) -> bool {
+        self.manifest.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
     }
 }
 
@@ -71,52 +88,59 @@ impl Observed {
         self.address_pools.values().map(|pool| pool.as_read(rules)).collect()
     }
 
-    pub(super) fn read_address_pool(&mut self, view: AddressPoolView) {
-        let name = view.metadata.name;
-        let read = |blocks: &[AddressBlock]| blocks.iter().map(address_range).collect::<Vec<_>>();
-        let (cidrs, blocks) = (read(&view.spec.cidrs), read(&view.spec.blocks));
-        for range in cidrs.iter().chain(&blocks) {
-            match range {
-                Some(range) => self.load_balancer_ranges.push((name.clone(), range.range)),
-                None => self.faulty_pool(&name, "an entry of its spec is no range", "its addresses are not kept free"),
-            }
+    /// Every range of every address pool, whether Cilium reads it or not, with the pool's name.
+    pub fn load_balancer_ranges(&self) -> impl Iterator<Item = (&str, Range)> {
+        let ranges = |pool: &SeenAddressPool| pool.manifest.spec.ranges().collect::<Vec<_>>();
+        self.address_pools
+            .iter()
+            .flat_map(move |(name, pool)| ranges(pool).into_iter().map(|range| (name.as_str(), range)))
+    }
+
+    /// The version of the API in which address pools are written; `None` where the server does not know them.
+    pub fn address_pool_api(&self) -> Option<AddressPoolApi> {
+        match self.address_pools_served {
+            AddressPoolsServed::As(api) => Some(api),
+            AddressPoolsServed::No => None,
+            AddressPoolsServed::Unsaid => Some(self.lb_rules().address_pool_api()),
         }
-        let selector = view.spec.service_selector.as_ref().map(selector);
-        let selector = selector.map(|selector| {
-            selector.unwrap_or_else(|error| {
-                self.faulty_pool(
-                    &name,
-                    &format!("its selector cannot be read: {error}"),
-                    "it is taken to select nothing",
-                );
-                Selector::nothing()
-            })
-        });
-        let status = status(&view.status.conditions);
-        let bare = AddressPool {
+    }
+
+    pub(super) fn read_address_pool(&mut self, view: AddressPoolView) {
+        let AddressPoolView { api_version, metadata, spec, status } = view;
+        if let (AddressPoolsServed::Unsaid, Some(api)) =
+            (self.address_pools_served, api_version.as_deref().and_then(AddressPoolApi::from_text))
+        {
+            self.address_pools_served = AddressPoolsServed::As(api);
+        }
+        let name = metadata.name;
+        for _ in spec.cidrs.iter().chain(&spec.blocks).filter(|block| block.range().is_none()) {
+            self.faulty_pool(&name, "an entry of its spec is no range", "its addresses are not kept free");
+        }
+        if let Some(Err(error)) = spec.service_selector.as_ref().map(ServiceSelector::selector) {
+            let what = format!("its selector cannot be read: {error}");
+            self.faulty_pool(&name, &what, "it is taken to select nothing");
+        }
+        let status = read_status(&status.conditions);
+        let pool = SeenAddressPool {
             name: name.clone(),
-            created: view.metadata.creation_timestamp,
-            ranges: Vec::new(),
-            selector,
-            first_last: match view.spec.allow_first_last.as_deref() {
-                Some("Yes") => FirstLast::Allowed,
-                Some("No") => FirstLast::Reserved,
-                _ => FirstLast::Unset,
-            },
-            state: if view.spec.disabled { ServingState::Disabled } else { ServingState::Enabled },
+            version: ObjectVersion { uid: metadata.uid, resource_version: metadata.resource_version },
+            created: metadata.creation_timestamp,
+            manifest: AddressPoolManifest { labels: metadata.labels, annotations: metadata.annotations, spec },
+            author: author(&metadata.managed_fields),
             marking: match status.conflicting.as_deref() {
                 Some("True") => Marking::Conflicting,
                 Some("False") => Marking::Free,
                 _ => Marking::None,
             },
+            status,
         };
-        self.address_pools.insert(name, SeenAddressPool { bare, cidrs, blocks, status });
+        self.address_pools.insert(name, pool);
     }
 
     fn faulty_pool(&mut self, name: &str, what: &str, consequence: &str) {
         let message = format!("CiliumLoadBalancerIPPool `{}`: {what}", name.escape_debug());
         let finding = Finding::new(Severity::Warning, Rule("unreadable-range"), message);
-        let finding = finding.about(ObjectRef { kind: "CiliumLoadBalancerIPPool", name: name.to_owned() });
+        let finding = finding.about(ObjectRef::address_pool(name));
         self.findings.push(finding.help(format!("mend the object; {consequence}")));
     }
 
@@ -129,44 +153,17 @@ impl Observed {
     }
 }
 
-fn address_range(block: &AddressBlock) -> Option<AddressRange> {
-    let range = match (&block.cidr, &block.start, &block.stop) {
-        (Some(cidr), _, _) if !cidr.is_empty() => {
-            let range = Block::lenient(cidr).ok()?.range();
-            return Some(AddressRange { range, form: RangeForm::Cidr });
-        }
-        (_, Some(start), Some(stop)) if !stop.is_empty() => format!("{start}-{stop}").parse().ok()?,
-        (_, Some(start), _) => start.parse::<IpAddr>().ok()?.into(),
-        _ => return None,
-    };
-    Some(AddressRange { range, form: RangeForm::StartStop })
+fn author(entries: &[SpecManager]) -> Option<(String, String)> {
+    let of_spec = entries.iter().filter(|entry| entry.fields.as_ref().is_some_and(|fields| fields.spec.is_some()));
+    let last = of_spec.max_by(|a, b| a.time.cmp(&b.time))?;
+    Some((last.manager.clone(), last.time.clone().unwrap_or_default()))
 }
 
-fn selector(written: &ServiceSelector) -> Result<Selector, String> {
-    let text = |error: RequirementError| error.to_string();
-    let mut requirements = Vec::new();
-    for (key, value) in &written.match_labels {
-        requirements.push(Requirement::new(key, Operator::In([value.clone()].into())).map_err(text)?);
-    }
-    for ServiceRequirement { key, operator, values } in &written.match_expressions {
-        let operator = match operator.as_str() {
-            "In" => Operator::In(values.clone()),
-            "NotIn" => Operator::NotIn(values.clone()),
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            other => return Err(format!("`{}` is no operator", other.escape_debug())),
-        };
-        requirements.push(Requirement::new(key, operator).map_err(text)?);
-    }
-    Ok(Selector::all_of(requirements))
-}
-
-/// A condition by its name from 1.15 on, or before.
 fn find<'c>(conditions: &'c [Condition], names: [&str; 2]) -> Option<&'c Condition> {
     conditions.iter().find(|condition| names.contains(&condition.kind.as_str()))
 }
 
-fn status(conditions: &[Condition]) -> AddressPoolStatus {
+fn read_status(conditions: &[Condition]) -> AddressPoolStatus {
     let count = |names| find(conditions, names).map(|condition| condition.message.clone());
     let conflict = find(conditions, ["cilium.io/PoolConflict", "io.cilium/conflict"]);
     AddressPoolStatus {
@@ -196,6 +193,7 @@ fn service(view: ServiceView) -> LbService {
     LbService {
         labels: LbService::with_pseudo_labels(&name, metadata.labels.unwrap_or_default()),
         name,
+        version: ObjectVersion { uid: metadata.uid, resource_version: metadata.resource_version },
         class: spec.load_balancer_class,
         family_policy: match spec.ip_family_policy.as_deref() {
             Some("PreferDualStack") => FamilyPolicy::PreferDual,

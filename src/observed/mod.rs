@@ -23,11 +23,13 @@ use crate::lbipam::LbService;
 use crate::model::{Finding, Labels, NodeName, PerFamily, ServiceName};
 use crate::net::{Block, Family, Range};
 
+pub use crate::model::{OWNER_LABEL, ObjectVersion};
+
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
-pub use claimed::{KeptClaims, ObjectVersion};
+pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
-pub use load_balancing::{AddressPoolStatus, SeenAddressPool};
+pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use read::{Definition, ReadError, Reader};
 pub use slim::slim;
 
@@ -65,8 +67,8 @@ pub struct Observed {
     pub service_ranges: Vec<Range>,
     /// The cluster's first family: that of the first CIDR of the ServiceCIDR `kubernetes`.
     pub primary_family: Option<Family>,
-    /// Addresses of `CiliumLoadBalancerIPPool`s, with the pool's name.
-    pub load_balancer_ranges: Vec<(String, Range)>,
+    /// Whether the server knows `CiliumLoadBalancerIPPool`s.
+    pub address_pools_served: AddressPoolsServed,
     /// `CiliumLoadBalancerIPPool`s by name.
     pub address_pools: BTreeMap<String, SeenAddressPool>,
     /// Services of type LoadBalancer.

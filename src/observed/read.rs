@@ -7,7 +7,8 @@ use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
 use super::read_node::read_node;
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
-use super::{BlindSpot, Cilium, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, Observed};
+use super::{AddressPoolsServed, BlindSpot, Cilium, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, Observed};
+use crate::lbipam::AddressPoolApi;
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use crate::net::Block;
 
@@ -72,6 +73,20 @@ impl Reader {
             ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
         };
         outcome.map_err(|error| ReadError::new(kind, json, &error))
+    }
+
+    /// Notes in which version the server serves a kind.
+    pub fn served(&mut self, kind: ObservedKind, api_version: &str) {
+        if let (ObservedKind::LoadBalancerPool, Some(api)) = (kind, AddressPoolApi::from_text(api_version)) {
+            self.observed.address_pools_served = AddressPoolsServed::As(api);
+        }
+    }
+
+    /// Notes that the server does not know a kind.
+    pub fn not_served(&mut self, kind: ObservedKind) {
+        if kind == ObservedKind::LoadBalancerPool {
+            self.observed.address_pools_served = AddressPoolsServed::No;
+        }
     }
 
     /// Notes that a kind could not be read.

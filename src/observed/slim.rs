@@ -46,6 +46,8 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
         ObservedKind::CiliumNode => &[&["spec", "ipam", "podCIDRs"]],
         ObservedKind::ServiceCidr => &[&["spec", "cidrs"]],
         ObservedKind::LoadBalancerPool => &[
+            &["metadata", "labels"],
+            &["metadata", "annotations"],
             &["spec", "cidrs"],
             &["spec", "blocks"],
             &["spec", "serviceSelector"],

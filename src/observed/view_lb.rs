@@ -1,14 +1,19 @@
 //! Wire views of what LB-IPAM works with: the fields that are read, and nothing else of the objects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::view::nullable;
+use crate::lbipam::AddressPoolSpec;
 use crate::model::Labels;
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct AddressPoolView {
+    #[serde(default)]
+    pub api_version: Option<String>,
     pub metadata: AddressPoolMetadata,
     #[serde(default, deserialize_with = "nullable")]
     pub spec: AddressPoolSpec,
@@ -21,47 +26,34 @@ pub(super) struct AddressPoolView {
 pub(super) struct AddressPoolMetadata {
     pub name: String,
     #[serde(default)]
-    pub creation_timestamp: Option<String>,
-}
-
-/// `cidrs` up to 1.15, `blocks` from 1.15 on (`pkg/k8s/apis/cilium.io/v2/lbipam_types.go`).
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct AddressPoolSpec {
-    #[serde(default, deserialize_with = "nullable")]
-    pub cidrs: Vec<AddressBlock>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub blocks: Vec<AddressBlock>,
+    pub uid: String,
     #[serde(default)]
-    pub service_selector: Option<ServiceSelector>,
-    #[serde(default, rename = "allowFirstLastIPs")]
-    pub allow_first_last: Option<String>,
+    pub resource_version: String,
+    #[serde(default)]
+    pub creation_timestamp: Option<String>,
     #[serde(default, deserialize_with = "nullable")]
-    pub disabled: bool,
+    pub labels: Labels,
+    #[serde(default, deserialize_with = "nullable")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub managed_fields: Vec<SpecManager>,
+}
+
+/// One of `metadata.managedFields`.
+#[derive(Deserialize)]
+pub(super) struct SpecManager {
+    #[serde(default)]
+    pub manager: String,
+    #[serde(default)]
+    pub time: Option<String>,
+    #[serde(default, rename = "fieldsV1")]
+    pub fields: Option<OwnedSpecFields>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct AddressBlock {
-    pub cidr: Option<String>,
-    pub start: Option<String>,
-    pub stop: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ServiceSelector {
-    #[serde(default, deserialize_with = "nullable")]
-    pub match_labels: Labels,
-    #[serde(default, deserialize_with = "nullable")]
-    pub match_expressions: Vec<ServiceRequirement>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ServiceRequirement {
-    pub key: String,
-    pub operator: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub values: BTreeSet<String>,
+pub(super) struct OwnedSpecFields {
+    #[serde(default, rename = "f:spec")]
+    pub spec: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -107,8 +99,13 @@ pub(super) struct ServiceView {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ServiceMetadata {
     pub name: String,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
     #[serde(default)]
     pub namespace: Option<String>,
     #[serde(default)]

@@ -3,9 +3,113 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::model::{IpamMode, NodeName, Origin, PoolName, WritePath};
-use crate::net::{Block, Family};
-use crate::observed::{HoldingField, ObjectVersion};
+use super::lb::{AddressPoolChange, ServiceChange};
+use crate::model::{AddressPoolName, NodeName, ObjectVersion, Origin, PoolName, ServiceName, WritePath};
+use crate::net::Block;
+use crate::observed::HoldingField;
+
+/// The object that a change is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// A `CiliumLoadBalancerIPPool`.
+    AddressPool(AddressPoolName),
+    /// A Service.
+    Service(ServiceName),
+    /// A Node.
+    Node(NodeName),
+}
+
+impl Target {
+    /// Kind as Kubernetes writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::AddressPool(_) => "CiliumLoadBalancerIPPool",
+            Target::Service(_) => "Service",
+            Target::Node(_) => "Node",
+        }
+    }
+
+    /// Name, with the namespace before it where there is one.
+    pub fn name(&self) -> String {
+        match self {
+            Target::AddressPool(name) => name.to_string(),
+            Target::Service(name) => name.to_string(),
+            Target::Node(name) => name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind(), self.name())
+    }
+}
+
+/// One change of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Of a pool of LoadBalancer addresses.
+    AddressPool(Box<AddressPoolChange>),
+    /// Of what a Service asks for.
+    Service(ServiceChange),
+    /// Of a node.
+    Node(NodeChange),
+}
+
+/// How a change stands to those beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequence {
+    /// It may be sent together with others.
+    Any,
+    /// It is sent when those before it are through, and only if they went well: what it does was foretold after them.
+    AfterThoseBefore,
+}
+
+impl Change {
+    /// The object.
+    pub fn target(&self) -> Target {
+        match self {
+            Change::AddressPool(change) => Target::AddressPool(change.name.clone()),
+            Change::Service(change) => Target::Service(change.service.clone()),
+            Change::Node(change) => Target::Node(change.node.clone()),
+        }
+    }
+
+    /// The change of a node, if it is one.
+    pub fn as_node(&self) -> Option<&NodeChange> {
+        match self {
+            Change::Node(change) => Some(change),
+            Change::AddressPool(_) | Change::Service(_) => None,
+        }
+    }
+
+    /// What it means for workloads.
+    pub fn hazard(&self) -> Hazard {
+        match self {
+            Change::AddressPool(change) => change.hazard,
+            Change::Service(change) => change.hazard,
+            Change::Node(change) => change.hazard,
+        }
+    }
+
+    /// How it stands to those beside it.
+    pub fn sequence(&self) -> Sequence {
+        match self {
+            Change::AddressPool(_) | Change::Service(_) => Sequence::AfterThoseBefore,
+            Change::Node(_) => Sequence::Any,
+        }
+    }
+
+    /// Whether it can be taken back.
+    pub fn can_be_undone(&self) -> bool {
+        self.as_node().is_none_or(|change| change.undo.is_some())
+    }
+}
+
+/// The changes of nodes among these.
+pub fn node_changes<'c>(changes: impl IntoIterator<Item = &'c Change>) -> impl Iterator<Item = &'c NodeChange> {
+    changes.into_iter().filter_map(Change::as_node)
+}
 
 /// What a change does to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +129,7 @@ pub enum Hazard {
     None,
     /// The agent of the node must be restarted before it takes effect.
     Disruptive,
-    /// Pods may run on what is taken away.
+    /// Pods may run on what is taken away, or a Service may lose an address.
     Destructive,
 }
 
@@ -94,7 +198,7 @@ pub enum Reason {
 
 /// One change of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct NodeChange {
     /// What it does.
     pub action: Action,
     /// The node.
@@ -117,180 +221,6 @@ pub struct Change {
     pub guard: ObjectVersion,
     /// The pin or the pool in the files.
     pub origin: Option<Origin>,
-}
-
-/// A wanted change that must wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// The node.
-    pub node: NodeName,
-    /// Why.
-    pub reason: BlockedReason,
-    /// The pin or the pool in the files.
-    pub origin: Option<Origin>,
-}
-
-/// Why a change must wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BlockedReason {
-    /// No `cilium-config` was seen.
-    NoCilium,
-    /// An IPAM mode whose write paths are not built yet.
-    ModeNotServed(IpamMode),
-    /// An IPAM mode in which somebody else allocates, by design.
-    ModeOfAnotherAllocator(IpamMode),
-    /// An IPAM mode that is unknown here.
-    ModeUnknown(String),
-    /// The annotation path, with the gate closed.
-    AnnotationNotRead,
-    /// The annotation path, on a Cilium of unknown version.
-    VersionUnknown,
-    /// The `node-spec` path, while kube-controller-manager allocates.
-    RivalAllocator,
-    /// The Node has `spec.podCIDRs` of the other family only, which cannot be extended.
-    SpecIsWriteOnce(Family),
-    /// A pod-CIDR field of the node is no CIDR.
-    Unreadable(String),
-    /// The Node has no UID or resourceVersion to guard a write with.
-    NoIdentity,
-    /// No pool's selector matches the node.
-    NoPool,
-    /// No pool that matches can serve it.
-    Exhausted(Vec<(PoolName, String)>),
-    /// Cilium waits for a block of this family too, and it could not be added to spec later.
-    FamilyMissing(Family),
-    /// A family of the pin is switched off in Cilium.
-    PinFamilyOff(Family),
-    /// The block that the node shows is shown by another node too.
-    HeldTwice(Block, NodeName),
-    /// The block that the node shows overlaps addresses that something else uses.
-    HeldNotFree(Block),
-    /// The block is claimed for another node, or rests after it.
-    SpokenFor(Block, NodeName),
-    /// The pinned block is held by another node.
-    PinHeldBy(Block, NodeName),
-    /// The pinned block overlaps an address that something else uses.
-    PinNotFree(Block),
-    /// The pinned node holds another block.
-    PinWouldMove {
-        /// The pinned block.
-        pinned: Block,
-        /// The block that the node holds.
-        held: Block,
-    },
-    /// The pool of the pin is disabled.
-    PinPoolDisabled(PoolName),
-    /// What was written to `spec.podCIDRs` stays.
-    CannotBeUndone(Vec<Block>),
-    /// A block that an undo plan took away is not the node's to have any more.
-    CannotBeGivenBack(Block),
-}
-
-impl fmt::Display for BlockedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BlockedReason::NoCilium => {
-                write!(f, "no cilium-config was seen, so it is not known where Cilium would read a block")
-            }
-            BlockedReason::ModeNotServed(mode) => {
-                write!(f, "Cilium runs with ipam `{mode}`, whose write path is not served yet")
-            }
-            BlockedReason::ModeOfAnotherAllocator(mode) => {
-                write!(f, "Cilium runs with ipam `{mode}`, in which another allocator decides")
-            }
-            BlockedReason::ModeUnknown(mode) => {
-                write!(f, "Cilium runs with the unknown ipam `{}`", mode.escape_debug())
-            }
-            BlockedReason::AnnotationNotRead => {
-                write!(f, "this Cilium does not read the annotation: annotate-k8s-node is not \"true\"")
-            }
-            BlockedReason::VersionUnknown => write!(
-                f,
-                "Cilium's version is not known, and annotate-k8s-node is not \"true\": the annotation may not be read"
-            ),
-            BlockedReason::RivalAllocator => {
-                write!(f, "kube-controller-manager runs with --allocate-node-cidrs=true and fills spec.podCIDRs itself")
-            }
-            BlockedReason::SpecIsWriteOnce(family) => {
-                write!(f, "spec.podCIDRs is write-once: {family} cannot be added to it, and the annotation is not read")
-            }
-            BlockedReason::Unreadable(text) => write!(f, "the node shows a block that cannot be read ({text})"),
-            BlockedReason::NoIdentity => {
-                write!(f, "the Node has no uid or no resourceVersion, so a write could not be guarded")
-            }
-            BlockedReason::NoPool => write!(f, "no pool matches its labels"),
-            BlockedReason::Exhausted(pools) => {
-                let each: Vec<String> = pools.iter().map(|(pool, why)| format!("{pool} {why}")).collect();
-                write!(f, "no pool can serve it: {}", each.join(", "))
-            }
-            BlockedReason::FamilyMissing(family) => {
-                write!(
-                    f,
-                    "Cilium has {family} switched on and waits for an {family} block too, and spec.podCIDRs is write-once"
-                )
-            }
-            BlockedReason::PinFamilyOff(family) => {
-                write!(f, "its pin has an {family} block, but Cilium has {family} switched off")
-            }
-            BlockedReason::HeldTwice(block, node) => write!(f, "it shows {block}, which node {node} shows too"),
-            BlockedReason::HeldNotFree(block) => {
-                write!(f, "it shows {block}, which overlaps addresses that something else uses")
-            }
-            BlockedReason::SpokenFor(block, node) => {
-                write!(
-                    f,
-                    "{block} is claimed for node {node} by an apply that has not finished, or rests after that node"
-                )
-            }
-            BlockedReason::PinHeldBy(block, node) => write!(f, "its pinned block {block} is held by node {node}"),
-            BlockedReason::PinNotFree(block) => {
-                write!(f, "its pinned block {block} overlaps addresses that something else uses")
-            }
-            BlockedReason::PinWouldMove { pinned, held } => {
-                write!(f, "it is pinned to {pinned} but holds {held}, and a held block never moves by itself")
-            }
-            BlockedReason::CannotBeGivenBack(block) => {
-                write!(f, "{block} cannot be given back: another has it by now, or no pool gives it")
-            }
-            BlockedReason::CannotBeUndone(blocks) => {
-                let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-                write!(f, "it keeps {}: spec.podCIDRs is write-once", blocks.join(" "))
-            }
-            BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
-        }
-    }
-}
-
-impl BlockedReason {
-    /// What would unblock it.
-    pub fn unblock(&self) -> String {
-        match self {
-            BlockedReason::NoCilium => "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file".into(),
-            BlockedReason::ModeNotServed(_) => "nodes of this mode keep what the Cilium operator gives them; only ipam `kubernetes` is served".into(),
-            BlockedReason::ModeOfAnotherAllocator(_) | BlockedReason::ModeUnknown(_) => "nothing here: this mode does not take blocks from a Node".into(),
-            BlockedReason::AnnotationNotRead => "set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or use `writePath: auto`".into(),
-            BlockedReason::VersionUnknown => "set `annotate-k8s-node: \"true\"` in cilium-config, or use `writePath: auto`".into(),
-            BlockedReason::RivalAllocator => "run kube-controller-manager with --allocate-node-cidrs=false".into(),
-            BlockedReason::SpecIsWriteOnce(_) => "set `annotate-k8s-node: \"true\"` in cilium-config, or re-create the Node with both families".into(),
-            BlockedReason::Unreadable(_) => "mend the field by hand; until then nothing is known about what the node holds".into(),
-            BlockedReason::NoIdentity => "take the cluster file with `kubectl get … -o json` or `cilium-ipam snapshot`".into(),
-            BlockedReason::NoPool => "label the node, widen a pool's nodeSelector, or add a pool without one as a fallback".into(),
-            BlockedReason::Exhausted(_) => "widen or enable one of them, or add a further pool that matches".into(),
-            BlockedReason::FamilyMissing(family) => {
-                format!("give its pool {family} `cidrs` and a block size, or switch {family} off in cilium-config")
-            }
-            BlockedReason::PinFamilyOff(family) => format!("switch {family} on in cilium-config, or take the block out of the pin"),
-            BlockedReason::HeldTwice(..) => "find out which of the two has pods in it, and clear the field of the other one".into(),
-            BlockedReason::HeldNotFree(_) => "clear the field, and the node gets a block of its pool".into(),
-            BlockedReason::SpokenFor(..) => "wait for the other apply, or until the block has rested (`quarantine` in the Policy), and plan again".into(),
-            BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),
-            BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
-            BlockedReason::PinWouldMove { .. } => "drain the node and re-create its Node object, or pin the block that it holds".into(),
-            BlockedReason::CannotBeGivenBack(_) => "plan from the files, and the node gets a block of its pool".into(),
-            BlockedReason::CannotBeUndone(_) => "drain the node and re-create its Node object".into(),
-            BlockedReason::PinPoolDisabled(_) => "enable the pool, or pin a block of another pool".into(),
-        }
-    }
 }
 
 /// A place where the cluster shows something else than it should.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::change::Change;
+use super::change::{Change, NodeChange};
 use crate::claims::{Claim, ClaimGuard, Claims, Conflict};
 use crate::net::{Block, RangeIndex, overlapping_pairs};
 
@@ -19,7 +19,7 @@ pub fn claim_changes(
 ) -> (Claims, BTreeMap<usize, Conflict>) {
     let conflicts = conflicts(claims, changes);
     let mut claims = claims.clone();
-    for (_, change) in changes.iter().enumerate().filter(|(index, _)| !conflicts.contains_key(index)) {
+    for (_, change) in nodes(changes).filter(|(index, _)| !conflicts.contains_key(index)) {
         let blocks = change.edit.blocks();
         for block in &blocks {
             let guard = ClaimGuard::Version(change.guard.resource_version.clone());
@@ -33,13 +33,18 @@ pub fn claim_changes(
     (claims, conflicts)
 }
 
+/// The changes of nodes, with their places.
+fn nodes(changes: &[Change]) -> impl Iterator<Item = (usize, &NodeChange)> {
+    changes.iter().enumerate().filter_map(|(index, change)| Some((index, change.as_node()?)))
+}
+
 /// Changes with a block that another node has, or that an earlier change gives to another node. A plan has none of them; but what a
 /// plan has is not what uniqueness may rest on.
 fn conflicts(claims: &Claims, changes: &[Change]) -> BTreeMap<usize, Conflict> {
     let held = RangeIndex::new(claims.held().map(|(block, node)| (block.range(), node)));
     let mut conflicts = BTreeMap::new();
     let mut wanted = Vec::new();
-    for (index, change) in changes.iter().enumerate() {
+    for (index, change) in nodes(changes) {
         for block in change.edit.blocks() {
             wanted.push((block.range(), index));
             let holder = held.overlapping(&block.range()).map(|(_, node)| *node).find(|node| **node != change.node);
@@ -50,7 +55,8 @@ fn conflicts(claims: &Claims, changes: &[Change]) -> BTreeMap<usize, Conflict> {
     }
     for (first, second) in overlapping_pairs(wanted) {
         let (first, second) = (first.min(second), first.max(second));
-        let (holder, change) = (&changes[first].node, &changes[second]);
+        let (Some(first), Some(change)) = (changes[first].as_node(), changes[second].as_node()) else { continue };
+        let holder = &first.node;
         if let Some(block) = change.edit.blocks().first().filter(|_| *holder != change.node) {
             conflicts.insert(second, Conflict { block: *block, holder: holder.clone() });
         }
@@ -62,7 +68,7 @@ fn conflicts(claims: &Claims, changes: &[Change]) -> BTreeMap<usize, Conflict> {
 /// dropped, nor one of a write whose fate is not known, nor one of an object that was created by name.
 pub fn settle_applied<'c>(
     claims: &Claims,
-    applied: impl Iterator<Item = &'c Change>,
+    applied: impl Iterator<Item = &'c NodeChange>,
     now: Timestamp,
     rest: SignedDuration,
 ) -> Claims {
@@ -85,6 +91,6 @@ pub fn settle_applied<'c>(
     claims
 }
 
-fn freed(change: &Change, kept: &BTreeSet<Block>) -> Vec<Block> {
+fn freed(change: &NodeChange, kept: &BTreeSet<Block>) -> Vec<Block> {
     change.before.iter().copied().filter(|block| !kept.contains(block)).collect()
 }

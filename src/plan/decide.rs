@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::blocked::Blocked;
 use super::candidates::Candidates;
-use super::change::Blocked;
+use super::change::{Change, Target};
+use super::lb;
 use super::limits::refusals;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
@@ -30,6 +32,7 @@ pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>)
     let pinned = planner.pinned(&nodes, &others);
     let outcomes = planner.allocate(&nodes, &pinned, &others, foreign);
     planner.decide(&nodes, &pinned, &others, outcomes);
+    planner.load_balancing();
     planner.finish()
 }
 
@@ -49,11 +52,12 @@ pub(super) fn supply(desired: &Desired) -> Supply {
 /// Addresses that no node may get: used by something else than nodes' pods, or excluded by the Policy.
 pub(super) fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let machines = observed.nodes.values().flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
-    let balancers = observed.load_balancer_ranges.iter().map(|(_, range)| *range);
+    let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
+    let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));
     let services = observed.service_ranges.iter().copied();
     let unattributed = observed.unattributed.iter().map(|block| block.range());
     let excluded = desired.policy.excluded.iter().copied();
-    merge(machines.chain(balancers).chain(services).chain(unattributed).chain(excluded))
+    merge(machines.chain(balancers).chain(wanted).chain(services).chain(unattributed).chain(excluded))
 }
 
 /// Oldest first, then by name: a later node never takes what an earlier one would have got.
@@ -172,14 +176,26 @@ impl<'p> Planner<'p> {
             let pinned = pinned.get(node.name.as_str());
             drift::of_node(self.observed, node, self.desired.pins.get(&node.name), &mut self.plan.drift);
             match changes.of(node, pinned, outcome) {
-                Ok(Some(change)) => self.plan.changes.push(change),
-                Ok(None) => self.plan.unchanged.push(node.name.clone()),
+                Ok(Some(change)) => self.plan.changes.push(Change::Node(change)),
+                Ok(None) => self.plan.unchanged.push(Target::Node(node.name.clone())),
                 Err(reason) => {
                     let origin = pinned.map(|pinned| pinned.origin.clone());
-                    self.plan.blocked.push(Blocked { node: node.name.clone(), reason, origin });
+                    self.plan.blocked.push(Blocked { target: Target::Node(node.name.clone()), reason, origin });
                 }
             }
         }
+    }
+
+    /// Pools and pins go first, so that what they do is as near as can be to what was observed.
+    fn load_balancing(&mut self) {
+        let by_pool = |change: &Change| change.as_node().map(|change| (change.pool.clone(), change.node.clone()));
+        self.plan.changes.sort_by_cached_key(by_pool);
+        let lb::LbPlan { changes, blocked, unchanged, effects, findings } = lb::plan(self.desired, self.observed);
+        self.plan.changes.splice(..0, changes);
+        self.plan.blocked.extend(blocked);
+        self.plan.unchanged.extend(unchanged);
+        self.plan.findings.extend(findings);
+        self.plan.effects = effects;
     }
 
     fn shortfall(&self, shortfall: &Shortfall) -> Finding {
@@ -199,11 +215,10 @@ impl<'p> Planner<'p> {
     fn finish(mut self) -> Plan {
         self.plan.findings.sort();
         self.plan.findings.dedup();
-        self.plan.changes.sort_by(|a, b| (&a.pool, &a.node).cmp(&(&b.pool, &b.node)));
-        self.plan.blocked.sort_by(|a, b| a.node.cmp(&b.node));
+        self.plan.blocked.sort_by(|a, b| a.target.cmp(&b.target));
         self.plan.drift.sort();
         self.plan.unchanged.sort();
-        self.plan.refusals = refusals(&self.plan.changes, self.desired, self.observed);
+        self.plan.refusals = refusals(&self.plan.changes, &self.plan.effects, self.desired, self.observed);
         self.plan.desired_digest = digest::of_desired(self.desired);
         self.plan
     }

@@ -1,10 +1,12 @@
 //! From the parts of a plan to the words and JSON of its document.
 
-use super::change::{Action, Blocked, Change, Drift, Edit, Hazard, Reason};
+use super::blocked::Blocked;
+use super::change::{Action, Change, Drift, Edit, Hazard, NodeChange, Reason};
 use super::document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FindingDocument, GuardDocument, OriginDocument,
     RefusalDocument,
 };
+use super::document_lb::hazard_text;
 use super::limits::Refusal;
 use crate::model::{Finding, Origin};
 use crate::net::Block;
@@ -21,6 +23,16 @@ impl From<&Origin> for OriginDocument {
 
 impl From<&Change> for ChangeDocument {
     fn from(change: &Change) -> ChangeDocument {
+        match change {
+            Change::AddressPool(change) => ChangeDocument::from(&**change),
+            Change::Service(change) => ChangeDocument::from(change),
+            Change::Node(change) => ChangeDocument::from(change),
+        }
+    }
+}
+
+impl From<&NodeChange> for ChangeDocument {
+    fn from(change: &NodeChange) -> ChangeDocument {
         ChangeDocument {
             action: match change.action {
                 Action::Assign => "assign",
@@ -35,12 +47,7 @@ impl From<&Change> for ChangeDocument {
             after: texts(&change.after),
             pool: change.pool.as_ref().map(ToString::to_string),
             reason: reason_text(change),
-            hazard: match change.hazard {
-                Hazard::None => "none",
-                Hazard::Disruptive => "disruptive",
-                Hazard::Destructive => "destructive",
-            }
-            .to_owned(),
+            hazard: hazard_text(change.hazard),
             edit: EditDocument::from(&change.edit),
             undo: change.undo.as_ref().map(EditDocument::from),
             guard: GuardDocument {
@@ -56,7 +63,7 @@ impl From<&Edit> for EditDocument {
     fn from(edit: &Edit) -> EditDocument {
         match edit {
             Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
-            Edit::NodeAnnotations { values } => EditDocument::NodeAnnotations(
+            Edit::NodeAnnotations { values } => EditDocument::Annotations(
                 values.iter().map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string()))).collect(),
             ),
         }
@@ -70,12 +77,12 @@ impl From<&Refusal> for RefusalDocument {
             rule: rule.to_string(),
             message: message.clone(),
             help: help.clone(),
-            waiver: waiver.map(|name| name.to_string()),
+            waiver: waiver.map(|waiver| waiver.to_string()),
         }
     }
 }
 
-fn reason_text(change: &Change) -> String {
+fn reason_text(change: &NodeChange) -> String {
     let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
     let restart = match change.hazard {
         Hazard::None => "",
@@ -106,8 +113,8 @@ fn reason_text(change: &Change) -> String {
 impl From<&Blocked> for BlockedDocument {
     fn from(blocked: &Blocked) -> BlockedDocument {
         BlockedDocument {
-            kind: "Node".to_owned(),
-            name: blocked.node.to_string(),
+            kind: blocked.target.kind().to_owned(),
+            name: blocked.target.name(),
             reason: blocked.reason.to_string(),
             unblock: blocked.reason.unblock(),
             origin: blocked.origin.as_ref().map(OriginDocument::from),

@@ -42,6 +42,14 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         let blocks: Vec<String> = pin.blocks.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "pin {} {} [{}]", pin.node, pin.pool, blocks.join(" "));
     }
+    for pool in desired.address_pools.values() {
+        let manifest = serde_json::to_string(&pool.manifest).unwrap_or_default();
+        let _ = writeln!(text, "address pool {} {manifest}", pool.name);
+    }
+    for pin in desired.service_pins.values() {
+        let addresses: Vec<String> = pin.addresses.iter().map(|pinned| pinned.address.to_string()).collect();
+        let _ = writeln!(text, "service pin {} [{}]", pin.service, addresses.join(" "));
+    }
     let write_path = match desired.policy.write_path {
         WritePathChoice::Auto => "auto",
         WritePathChoice::Forced(path) => path.as_str(),

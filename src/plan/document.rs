@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{Action, Change};
+use super::change::{Action, NodeChange, Target, node_changes};
+use super::document_lb::{LbSummary, ServiceEffectDocument};
 use super::{Plan, digest};
+use crate::lbipam::AddressPoolManifest;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.1";
+pub const FORMAT_VERSION: &str = "1.2";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +29,7 @@ pub struct PlanDocument {
     pub source: SourceDocument,
     /// Counts.
     pub summary: Summary,
-    /// Limits that it may exceed.
+    /// Limits that it may exceed, and what else it may do.
     #[serde(default)]
     pub waivers: Vec<String>,
     /// Why it may not be applied.
@@ -35,6 +37,9 @@ pub struct PlanDocument {
     pub refusals: Vec<RefusalDocument>,
     /// What would be done.
     pub changes: Vec<ChangeDocument>,
+    /// What that does to Services of type LoadBalancer.
+    #[serde(default)]
+    pub services: Vec<ServiceEffectDocument>,
     /// What must wait.
     pub blocked: Vec<BlockedDocument>,
     /// Where the cluster differs.
@@ -83,6 +88,9 @@ pub struct Summary {
     /// Changes that cannot be taken back.
     #[serde(default)]
     pub irreversible: usize,
+    /// LoadBalancer pools and Services.
+    #[serde(default)]
+    pub load_balancing: LbSummary,
 }
 
 /// A place in the files.
@@ -102,7 +110,8 @@ pub struct OriginDocument {
 /// A change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDocument {
-    /// `assign`, `update` or `release`.
+    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete` or `restore` for a pool; `pin` or `restore` for
+    /// a Service.
     pub action: String,
     /// Kind of the object.
     pub kind: String,
@@ -110,7 +119,7 @@ pub struct ChangeDocument {
     pub name: String,
     /// The write path.
     pub write_path: String,
-    /// CIDRs that the written field shows now.
+    /// CIDRs, ranges or addresses that the written field shows now.
     pub before: Vec<String>,
     /// CIDRs that it will show.
     pub after: Vec<String>,
@@ -139,7 +148,10 @@ pub enum EditDocument {
     NodeSpec(Vec<String>),
     /// Annotations by key; `null` removes one.
     #[serde(rename = "metadata.annotations")]
-    NodeAnnotations(BTreeMap<String, Option<String>>),
+    Annotations(BTreeMap<String, Option<String>>),
+    /// A pool; `null` where there is none.
+    #[serde(rename = "CiliumLoadBalancerIPPool")]
+    AddressPool(Option<AddressPoolManifest>),
 }
 
 /// The object that was seen.
@@ -175,7 +187,7 @@ pub struct RefusalDocument {
     pub message: String,
     /// The way out.
     pub help: String,
-    /// The limit that would have to be waived.
+    /// The waiver that it would take.
     pub waiver: Option<String>,
 }
 
@@ -239,10 +251,12 @@ impl PlanDocument {
     /// The plan as a document; `directory` is where the files are, as it was given.
     pub fn new(plan: &Plan, directory: &str) -> PlanDocument {
         // Every field is named, so that a new one cannot be forgotten here.
-        let Plan { changes, waivers, refusals, blocked, drift, findings, unchanged, desired_digest } = plan;
+        let Plan { changes, effects, waivers, refusals, blocked, drift, findings, unchanged, desired_digest } = plan;
         let changes: Vec<ChangeDocument> = changes.iter().map(ChangeDocument::from).collect();
-        let count = |action: Action| plan.changes.iter().filter(|change| change.action == action).count();
-        let refused = refusals.iter().filter(|refusal| !refusal.waiver.is_some_and(|name| waivers.contains(&name)));
+        let nodes = || node_changes(&plan.changes);
+        let count = |action: Action| nodes().filter(|change| change.action == action).count();
+        let refused = refusals.iter().filter(|refusal| !refusal.is_waived(waivers));
+        let load_balancing = LbSummary::new(plan);
         PlanDocument {
             format_version: FORMAT_VERSION.to_owned(),
             intent: Intent::Files,
@@ -251,16 +265,18 @@ impl PlanDocument {
             summary: Summary {
                 assign: count(Action::Assign),
                 update: count(Action::Update),
-                moved: plan.changes.iter().filter(|change| change.moves_a_block()).count(),
+                moved: nodes().filter(|change| change.moves_a_block()).count(),
                 blocked: blocked.len(),
-                unchanged: unchanged.len(),
+                unchanged: unchanged.iter().filter(|target| matches!(target, Target::Node(_))).count(),
                 release: count(Action::Release),
-                delete: 0,
+                delete: load_balancing.delete,
                 irreversible: changes.iter().filter(|change| change.undo.is_none()).count(),
+                load_balancing,
             },
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
             changes,
+            services: effects.services.iter().map(ServiceEffectDocument::from).collect(),
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
             drift: drift.iter().map(DriftDocument::from).collect(),
             findings: findings.iter().map(FindingDocument::from).collect(),
@@ -298,6 +314,9 @@ impl PlanDocument {
             text.push_str(&change.identity());
             text.push('\n');
         }
+        for lost in self.services.iter().flat_map(ServiceEffectDocument::lost) {
+            text.push_str(&format!("lost {lost:?}\n"));
+        }
         digest::of_text(&text)
     }
 
@@ -320,14 +339,14 @@ impl PlanDocument {
             return Err(PlanFileError::Digest);
         }
         let mut names = BTreeSet::new();
-        match document.changes.iter().find(|change| !names.insert(&change.name)) {
+        match document.changes.iter().find(|change| !names.insert((&change.kind, &change.name))) {
             Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
             None => Ok(document),
         }
     }
 }
 
-impl Change {
+impl NodeChange {
     /// Whether a block that the written field shows is replaced by another one.
     fn moves_a_block(&self) -> bool {
         !self.after.is_empty() && self.before.iter().any(|before| !self.after.contains(before))
@@ -352,6 +371,8 @@ impl ChangeDocument {
             guard,
             origin: _,
         } = self;
-        format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, undo, &guard.uid))
+        // A pool that was made again just so is as good.
+        let uid = if matches!(edit, EditDocument::AddressPool(_)) { "" } else { &guard.uid };
+        format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid))
     }
 }

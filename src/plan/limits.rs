@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::{Action, Change, Hazard};
+use super::change::{Action, Change, Hazard, NodeChange, node_changes};
+use super::lb::{self, Effects};
 use crate::desired::{Desired, Policy};
-use crate::model::{LimitName, Limited, Measure, NodeName, PoolName, Rule};
+use crate::model::{LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
 use crate::observed::{Observed, Protection};
 
 /// Why changes may not be applied together.
@@ -16,24 +17,36 @@ pub struct Refusal {
     pub message: String,
     /// The way out.
     pub help: String,
-    /// The limit that would have to be waived; protections cannot be.
-    pub waiver: Option<LimitName>,
+    /// The waiver that it would take; protections cannot be waived.
+    pub waiver: Option<Waiver>,
 }
 
-/// Everything that speaks against applying these changes.
-pub fn refusals(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+impl Refusal {
+    /// Whether one of these lets it pass.
+    pub fn is_waived(&self, waivers: &BTreeSet<Waiver>) -> bool {
+        self.waiver.is_some_and(|needed| waivers.iter().any(|waiver| waiver.covers(needed)))
+    }
+}
+
+/// Everything that speaks against applying these changes, which do this to Services.
+pub fn refusals(changes: &[Change], effects: &Effects, desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+    let nodes: Vec<&NodeChange> = node_changes(changes).collect();
     let mut refusals: Vec<Refusal> =
-        exceeded(changes, &desired.policy, observed).into_iter().map(Exceeded::into_refusal).collect();
-    refusals.extend(protected_nodes(changes, desired, observed));
-    refusals.extend(protected_pools(changes, desired, observed));
+        exceeded(&nodes, &desired.policy, observed).into_iter().map(Exceeded::into_refusal).collect();
+    refusals.extend(protected_nodes(&nodes, desired, observed));
+    refusals.extend(protected_pools(&nodes, desired, observed));
     refusals.extend(blindness(changes, observed));
+    refusals.extend(lb::refusals(changes, effects, desired, observed));
     refusals.sort();
     refusals
 }
 
 /// The limits that these changes exceed.
 pub fn exceeded_limits(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<LimitName> {
-    exceeded(changes, policy, observed).into_iter().map(|exceeded| exceeded.name).collect()
+    exceeded(&node_changes(changes).collect::<Vec<_>>(), policy, observed)
+        .into_iter()
+        .map(|exceeded| exceeded.name)
+        .collect()
 }
 
 struct Exceeded {
@@ -60,11 +73,11 @@ impl Exceeded {
         };
         let message = format!("{changed} of {nodes} nodes{place} {verb}, and {name} = {value} allows {allowed}");
         let help = format!("apply fewer at a time, raise the limit where it is set, or plan again with --waive {name}");
-        Refusal { rule: Rule("limit"), message, help, waiver: Some(name) }
+        Refusal { rule: Rule("limit"), message, help, waiver: Some(name.into()) }
     }
 }
 
-fn limited(change: &Change) -> Option<Limited> {
+fn limited(change: &NodeChange) -> Option<Limited> {
     match (change.action, change.hazard) {
         (Action::Release, _) => Some(Limited::Release),
         (_, Hazard::Disruptive | Hazard::Destructive) => Some(Limited::Disruptive),
@@ -73,7 +86,7 @@ fn limited(change: &Change) -> Option<Limited> {
     }
 }
 
-fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exceeded> {
+fn exceeded(changes: &[&NodeChange], policy: &Policy, observed: &Observed) -> Vec<Exceeded> {
     let mut found = Vec::new();
     for (&name, &value) in &policy.limits {
         let concerned = changes.iter().filter(|change| limited(change) == Some(name.limited));
@@ -118,15 +131,15 @@ fn by_domain<'o>(
     domains
 }
 
-fn harms(change: &Change) -> bool {
+fn harms(change: &NodeChange) -> bool {
     change.hazard != Hazard::None || change.action == Action::Release
 }
 
-fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+fn protected_nodes(changes: &[&NodeChange], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     let by_itself =
         |node: &NodeName| observed.nodes.get(node).is_some_and(|node| node.protection == Protection::Protected);
     let by_policy = |node: &NodeName| desired.policy.protected.nodes.contains(node);
-    let refusal = |change: &Change| {
+    let refusal = |change: &&NodeChange| {
         let by = if by_policy(&change.node) { "" } else { " by its annotation cilium-ipam.io/protected" };
         let what = if change.action == Action::Release { "lose its block" } else { "need a restart of its agent" };
         Refusal {
@@ -140,7 +153,7 @@ fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -
     concerned.filter(|change| by_policy(&change.node) || by_itself(&change.node)).map(refusal).collect()
 }
 
-fn protected_pools(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+fn protected_pools(changes: &[&NodeChange], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     let protected = &desired.policy.protected.pools;
     let refusal = |message: String, help: &str| Refusal {
         rule: Rule("protected-pool"),
@@ -151,7 +164,7 @@ fn protected_pools(changes: &[Change], desired: &Desired, observed: &Observed) -
     let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool));
     let gone =
         gone.map(|pool| refusal(format!("pool `{pool}` is protected, and no file declares it"), "bring it back, or "));
-    let holds = |change: &Change, pool: &PoolName| {
+    let holds = |change: &NodeChange, pool: &PoolName| {
         let shown = observed.nodes.get(&change.node).into_iter().flat_map(|node| &node.shown);
         let pool = desired.pools.get(pool);
         shown.copied().any(|block| pool.is_some_and(|pool| pool.contains(block)))
@@ -173,11 +186,20 @@ fn protected_pools(changes: &[Change], desired: &Desired, observed: &Observed) -
 
 /// What is taken away may be in use where nobody could look.
 fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
-    let change = changes.iter().find(|change| change.hazard == Hazard::Destructive)?;
+    let change = changes.iter().find(|change| change.hazard() == Hazard::Destructive)?;
     let spot = observed.blind_spots.first()?;
     Some(Refusal {
         rule: Rule("destructive-while-blind"),
-        message: format!("node `{}` would lose a block while {} cannot be read", change.node, spot.kind.resource()),
+        message: match change {
+            Change::Node(node) => {
+                format!("node `{}` would lose a block while {} cannot be read", node.node, spot.kind.resource())
+            }
+            other => format!(
+                "{} would be changed while {} cannot be read, and Services may lose addresses by it",
+                other.target(),
+                spot.kind.resource()
+            ),
+        },
         help: "allow `list` on it; nothing is taken away in a cluster that is half seen".to_owned(),
         waiver: None,
     })

@@ -3,6 +3,7 @@
 //! A plan is complete and deterministic, equal inputs give equal bytes, and it leaves nothing to decide for those who
 //! execute it. Nothing here writes.
 
+mod blocked;
 mod candidates;
 mod change;
 mod claiming;
@@ -10,7 +11,9 @@ mod decide;
 mod describe;
 mod digest;
 mod document;
+mod document_lb;
 mod drift;
+mod lb;
 mod limits;
 mod node_change;
 mod pins;
@@ -21,14 +24,22 @@ mod write_path;
 
 use std::collections::BTreeSet;
 
-use crate::model::{Finding, LimitName, NodeName};
+use crate::model::{Finding, Waiver};
 
-pub use change::{Action, Blocked, BlockedReason, Change, Drift, Edit, Hazard, PassedOverPool, Reason};
+pub use blocked::{Blocked, BlockedReason};
+pub use change::{
+    Action, Change, Drift, Edit, Hazard, NodeChange, PassedOverPool, Reason, Sequence, Target, node_changes,
+};
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::plan;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument, GuardDocument,
     Intent, OriginDocument, PlanDocument, PlanFileError, RefusalDocument, SourceDocument, Summary,
+};
+pub use document_lb::{LbSummary, LostAddressDocument, ServiceEffectDocument};
+pub use lb::{
+    AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction, ServiceAction,
+    ServiceChange, ServiceEffect, effects,
 };
 pub use limits::{Refusal, exceeded_limits, refusals};
 pub use pool_use::{PoolUse, pool_use};
@@ -38,10 +49,12 @@ pub use undo::plan_undo;
 /// What would be done, and what would not.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The changes, by pool and then by name.
+    /// The changes, in the order in which they are sent: of LoadBalancer pools, of Services, and of nodes by pool and name.
     pub changes: Vec<Change>,
-    /// Limits that it may exceed.
-    pub waivers: BTreeSet<LimitName>,
+    /// What they do to Services of type LoadBalancer.
+    pub effects: Effects,
+    /// Limits that it may exceed, and what else it may do.
+    pub waivers: BTreeSet<Waiver>,
     /// Why it may not be applied as a whole; what is waived is among them.
     pub refusals: Vec<Refusal>,
     /// What must wait, by name.
@@ -50,8 +63,8 @@ pub struct Plan {
     pub drift: Vec<Drift>,
     /// Results of all checks.
     pub findings: Vec<Finding>,
-    /// Nodes that have what they should have.
-    pub unchanged: Vec<NodeName>,
+    /// Objects that are as they should be.
+    pub unchanged: Vec<Target>,
     /// SHA-256 over what the files mean, without places and comments.
     pub desired_digest: String,
 }

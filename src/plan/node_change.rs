@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{Action, BlockedReason, Change, Edit, Hazard, PassedOverPool, Reason};
+use super::blocked::BlockedReason;
+use super::change::{Action, Edit, Hazard, NodeChange, PassedOverPool, Reason};
 use super::pins::{Others, PinOutcome};
 use super::undo;
 use super::write_path::{Paths, Route};
@@ -59,7 +60,7 @@ impl<'p> NodeChanges<'p> {
         node: &Node,
         pinned: Option<&Pinned>,
         outcome: Outcome,
-    ) -> Result<Option<Change>, BlockedReason> {
+    ) -> Result<Option<NodeChange>, BlockedReason> {
         if let Some(text) = self.observed.unreadable(node) {
             return Err(BlockedReason::Unreadable(text.to_owned()));
         }
@@ -109,7 +110,7 @@ impl<'p> NodeChanges<'p> {
         held: &PerFamily<Holding>,
         blocks: &PerFamily<Block>,
         source: Option<Source>,
-    ) -> Result<Option<Change>, BlockedReason> {
+    ) -> Result<Option<NodeChange>, BlockedReason> {
         if blocks.is_empty() {
             return Ok(None);
         }
@@ -129,7 +130,7 @@ impl<'p> NodeChanges<'p> {
         let Source { pool, origin, reason } = source;
         let undo = undo::inverse(node, &edit);
         let node = node.name.clone();
-        Ok(Some(Change { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin }))
+        Ok(Some(NodeChange { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin }))
     }
 
     /// A held block that nobody reads yet may be wrong: it becomes real by being written, so it must be free of others like a

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::change::BlockedReason;
+use super::blocked::BlockedReason;
 use crate::claims::Claims;
 use crate::desired::{Desired, Pin, PoolState};
 use crate::model::{NodeName, PerFamily};

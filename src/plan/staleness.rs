@@ -1,9 +1,10 @@
 //! Whether a saved plan is still what would be planned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
-use super::{Change, Plan};
+use super::lb;
+use super::{Change, Plan, ServiceEffectDocument, Target, effects};
 use crate::model::NodeName;
 use crate::observed::Observed;
 
@@ -28,13 +29,14 @@ pub enum Staleness {
 /// Compares change by change, so that a heartbeat, or a node that joined since, does not make a reviewed plan stale. When
 /// the meaning of the files has changed, further changes count as a difference too.
 pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
-    let mut planned: BTreeMap<&str, &Change> =
-        fresh.changes.iter().map(|change| (change.node.as_str(), change)).collect();
+    let mut planned: BTreeMap<String, &Change> =
+        fresh.changes.iter().map(|change| (change.target().to_string(), change)).collect();
     let mut changes = Vec::with_capacity(saved.changes.len());
     let mut differences = Vec::new();
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
-        let now = planned.get(wanted.name.as_str()).copied();
+        let target = format!("{}/{}", wanted.kind, wanted.name);
+        let now = planned.get(&target).copied();
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
             Some(change) => changes.push(change.clone()),
             // What the same node gets besides is a further change.
@@ -45,16 +47,17 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
             None if saved.intent == Intent::Undo && is_gone(observed, wanted) => gone += 1,
             None => differences.push(difference(wanted, now, fresh, observed)),
         }
-        planned.remove(wanted.name.as_str());
+        planned.remove(&target);
     }
+    differences.extend(newly_lost(saved, &changes, observed));
     if fresh.desired_digest != saved.source.digest {
         differences.extend(planned.values().map(|change| {
             let change = ChangeDocument::from(*change);
             format!(
-                "{}/{}: not in the saved plan, would now get {} ({})",
+                "{}/{}: not in the saved plan, would now {} ({})",
                 change.kind,
                 change.name,
-                change.after.join(" "),
+                would(&change),
                 change.reason
             )
         }));
@@ -66,8 +69,41 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     }
 }
 
-/// Whether the very node that was planned shows what was planned, in the field that would have been written.
+/// Addresses that would go by now, and are not named in the saved plan.
+fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> Vec<String> {
+    if saved.intent == Intent::Undo {
+        return Vec::new();
+    }
+    let named: BTreeSet<_> = saved.services.iter().flat_map(ServiceEffectDocument::lost).collect();
+    let effects = effects(changes, observed);
+    let now: Vec<ServiceEffectDocument> = effects.services.iter().map(ServiceEffectDocument::from).collect();
+    let new = now.iter().flat_map(ServiceEffectDocument::lost).filter(|lost| !named.contains(lost));
+    let line = |(namespace, name, address, _): (&str, &str, &str, &str)| {
+        format!("Service/{namespace}/{name}: would now lose {address}, which the saved plan does not say")
+    };
+    new.map(line).collect()
+}
+
+/// What a change does, behind `would`.
+fn would(change: &ChangeDocument) -> String {
+    match (change.kind.as_str(), change.after.is_empty()) {
+        ("CiliumLoadBalancerIPPool", _) => format!("be {}", past(&change.action)),
+        ("Service", _) => format!("ask for {}", change.after.join(" ")),
+        (_, true) => "get no block".to_owned(),
+        (_, false) => format!("get {}", change.after.join(" ")),
+    }
+}
+
+fn past(action: &str) -> String {
+    let e = if action.ends_with('e') { "d" } else { "ed" };
+    format!("{action}{e}")
+}
+
+/// Whether the very object that was planned shows what was planned, in the field that would have been written.
 pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if saved.kind != "Node" {
+        return lb::shows(observed, saved);
+    }
     let name = saved.name.parse::<NodeName>().ok();
     let Some(node) = name.and_then(|name| observed.nodes.get(&name)).filter(|node| node.uid == saved.guard.uid) else {
         return false;
@@ -77,42 +113,46 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             let shown: Vec<String> = node.spec.iter().map(ToString::to_string).collect();
             blocks.iter().all(|block| shown.contains(block))
         }
-        EditDocument::NodeAnnotations(values) => {
+        EditDocument::AddressPool(_) => false,
+        EditDocument::Annotations(values) => {
             values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)
         }
     }
 }
 
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if saved.kind != "Node" {
+        return lb::is_gone(observed, saved);
+    }
     let node = saved.name.parse::<NodeName>().ok().and_then(|name| observed.nodes.get(&name));
     node.is_none_or(|node| node.uid != saved.guard.uid)
 }
 
 fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan, observed: &Observed) -> String {
     let who = format!("{}/{}", saved.kind.escape_debug(), saved.name.escape_debug());
-    let blocks = |after: &[String]| if after.is_empty() { "no block".to_owned() } else { after.join(" ") };
-    let was = blocks(&saved.after).escape_debug().to_string();
+    let was = would(saved).escape_debug().to_string();
     if let Some(change) = now {
         let now = ChangeDocument::from(change);
         if now.after == saved.after && now.write_path == saved.write_path && now.guard.uid != saved.guard.uid {
             return format!("{who}: it is another object by now (uid {})", now.guard.uid);
         }
         return format!(
-            "{who}: saved {was} by {}, would now get {} by {} ({})",
+            "{who}: saved to {was} by {}, would now {} by {} ({})",
             saved.write_path.escape_debug(),
-            blocks(&now.after),
+            would(&now),
             now.write_path,
             now.reason
         );
     }
-    if let Some(blocked) = fresh.blocked.iter().find(|blocked| blocked.node.as_str() == saved.name) {
-        return format!("{who}: saved {was}, now blocked: {}", blocked.reason);
+    let is_of = |target: &Target| target.kind() == saved.kind && target.name() == saved.name;
+    if let Some(blocked) = fresh.blocked.iter().find(|blocked| is_of(&blocked.target)) {
+        return format!("{who}: saved to {was}, now blocked: {}", blocked.reason);
     }
-    if fresh.unchanged.iter().any(|node| node.as_str() == saved.name) {
-        return format!("{who}: saved {was}, but it has another block by now");
+    if fresh.unchanged.iter().any(is_of) {
+        return format!("{who}: saved to {was}, but it is as the files say, in another way");
     }
     if !is_gone(observed, saved) {
-        return format!("{who}: saved {was}, but it shows something else by now");
+        return format!("{who}: saved to {was}, but it shows something else by now");
     }
-    format!("{who}: saved {was}, but it is gone")
+    format!("{who}: saved to {was}, but it is gone")
 }

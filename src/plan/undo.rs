@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::{Action, Blocked, BlockedReason, Change, Edit, Hazard, Reason};
+use super::blocked::{Blocked, BlockedReason};
+use super::change::{Action, Change, Edit, Hazard, NodeChange, Reason, Target, node_changes};
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
+use super::lb;
 use super::pins::Others;
 use super::{Plan, digest};
 use crate::check;
 use crate::desired::Desired;
-use crate::model::{Finding, NodeName};
+use crate::model::{Finding, NodeName, Waiver};
 use crate::net::Block;
 use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_annotation};
 
@@ -37,14 +39,15 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let foreign = super::decide::foreign_ranges(desired, observed);
     let undoing = Undoing { desired, observed, others: Others::new(observed, &foreign, &claims) };
-    for wanted in &saved.changes {
+    (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, observed);
+    for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
         match undoing.change(wanted) {
-            Some(Ok(change)) => plan.changes.push(change),
+            Some(Ok(change)) => plan.changes.push(Change::Node(change)),
             Some(Err(blocked)) => plan.blocked.push(blocked),
             None => {}
         }
     }
-    plan.refusals = super::refusals(&plan.changes, desired, observed);
+    plan.refusals = super::refusals(&plan.changes, &plan.effects, desired, observed);
     plan
 }
 
@@ -57,7 +60,7 @@ struct Undoing<'u> {
 type Values = BTreeMap<&'static str, Option<Block>>;
 
 impl Undoing<'_> {
-    fn change(&self, wanted: &ChangeDocument) -> Option<Result<Change, Blocked>> {
+    fn change(&self, wanted: &ChangeDocument) -> Option<Result<NodeChange, Blocked>> {
         let node = self.observed.nodes.get(&wanted.name.parse::<NodeName>().ok()?)?;
         let (to, from) = (values(&wanted.edit)?, values(wanted.undo.as_ref()?)?);
         let shows = |values: &Values| values.iter().all(|(key, block)| node.annotation_at(key) == *block);
@@ -75,11 +78,11 @@ impl Undoing<'_> {
             given_back.iter().find_map(|block| self.obstacle(*block, node))
         };
         if let Some(reason) = obstacle {
-            return Some(Err(Blocked { node: node.name.clone(), reason, origin: None }));
+            return Some(Err(Blocked { target: Target::Node(node.name.clone()), reason, origin: None }));
         }
         let (before, after) = (blocks(&from), blocks(&to));
         let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
-        Some(Ok(Change {
+        Some(Ok(NodeChange {
             action: action(&before, &after),
             node: node.name.clone(),
             // As it was when the undo plan was made: the files may have other pools by now.
@@ -134,7 +137,7 @@ fn blocks(values: &Values) -> Vec<Block> {
 /// The annotations of a saved edit. Keys that are not ours to write, texts that are no blocks, and blocks of another family than
 /// the key's make it none.
 fn values(edit: &EditDocument) -> Option<Values> {
-    let EditDocument::NodeAnnotations(values) = edit else { return None };
+    let EditDocument::Annotations(values) = edit else { return None };
     let entry = |(key, text): (&String, &Option<String>)| {
         let key = ANNOTATION_KEYS.into_iter().find(|known| known == key)?;
         let Some(text) = text else { return Some((key, None)) };
@@ -148,17 +151,20 @@ impl PlanDocument {
     /// The plan that takes these changes back, as far as that can be done; the others are blocked in it. It names the waivers that it
     /// needs.
     pub fn undoing(changes: &[&Change], directory: &str, desired: &Desired, observed: &Observed) -> PlanDocument {
-        let can_be_undone = |change: &Change| change.undo.clone().map(|undo| inverted(change, undo));
-        let undone: Vec<Change> = changes.iter().filter_map(|change| can_be_undone(change)).collect();
-        let blocked = changes.iter().filter(|change| change.undo.is_none()).map(|change| Blocked {
-            node: change.node.clone(),
+        let nodes = || node_changes(changes.iter().copied());
+        let of_nodes = nodes().filter_map(|change| Some(Change::Node(inverted(change, change.undo.clone()?))));
+        let mut undone = undone_lb(changes);
+        undone.extend(of_nodes);
+        let blocked = nodes().filter(|change| change.undo.is_none()).map(|change| Blocked {
+            target: Target::Node(change.node.clone()),
             reason: BlockedReason::CannotBeUndone(change.after.clone()),
             origin: None,
         });
+        let limits = super::exceeded_limits(&undone, &desired.policy, observed).into_iter().map(Waiver::Limit);
         let plan = Plan {
-            waivers: super::exceeded_limits(&undone, &desired.policy, observed).into_iter().collect(),
-            changes: undone,
+            waivers: limits.chain(lb_waivers(changes, &undone, observed)).collect(),
             blocked: blocked.collect(),
+            changes: undone,
             desired_digest: digest::of_desired(desired),
             ..Plan::default()
         };
@@ -166,10 +172,32 @@ impl PlanDocument {
     }
 }
 
-fn inverted(change: &Change, undo: Edit) -> Change {
+/// What takes changes of pools and pins back: pins first, then what takes addresses away before what adds them.
+fn undone_lb(changes: &[&Change]) -> Vec<Change> {
+    let mut undone: Vec<Change> = changes.iter().rev().filter_map(|change| lb::inverted(change)).collect();
+    undone.sort_by_key(|change| match change {
+        Change::AddressPool(change) => Some(change.action),
+        Change::Service(_) | Change::Node(_) => None,
+    });
+    undone
+}
+
+/// Waivers for the addresses that an undo takes away: those of Services that the changes move, and each that the changes let a Service
+/// have.
+fn lb_waivers(changes: &[&Change], undone: &[Change], observed: &Observed) -> Vec<Waiver> {
+    let given: usize = super::effects(changes.iter().copied(), observed).services.iter().map(|s| s.gains.len()).sum();
+    let applied = lb::after(changes.iter().copied(), observed);
+    let lost = super::effects(undone, &applied).lost().count() + given;
+    let lost = u32::try_from(lost).unwrap_or(u32::MAX);
+    let deletes = undone.iter().any(|change| matches!(change, Change::AddressPool(pool) if pool.after.is_none()));
+    let last = deletes.then_some(Waiver::LastAddressPools);
+    (lost > 0).then_some(Waiver::LostAddresses(lost)).into_iter().chain(last).collect()
+}
+
+fn inverted(change: &NodeChange, undo: Edit) -> NodeChange {
     let after: Vec<Block> = undo.blocks().into_iter().collect();
     let before: Vec<Block> = change.edit.blocks().into_iter().collect();
-    Change {
+    NodeChange {
         action: action(&before, &after),
         hazard: hazard(&after),
         before,

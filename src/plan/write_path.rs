@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{BlockedReason, Edit};
+use super::blocked::BlockedReason;
+use super::change::Edit;
 use crate::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
 use crate::net::{Block, Family};
 use crate::observed::{

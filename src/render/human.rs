@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::human_lb;
 use super::text::{Paint, count, printable};
 use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, Summary};
 
@@ -29,17 +30,19 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         waivers,
         refusals,
         changes,
+        services,
         blocked,
         drift,
         findings: _,
     } = plan;
     let mut text = headline(summary);
+    text.push_str(&human_lb::headline(&summary.load_balancing));
     if !refusals.is_empty() {
         text.push_str(&refused(refusals, detail));
     }
-    if !changes.is_empty() {
-        text.push_str(&changes_by_pool(changes, detail));
-    }
+    text.push_str(&human_lb::changes(changes, detail));
+    text.push_str(&human_lb::effects(services, detail));
+    text.push_str(&changes_by_pool(changes, detail));
     if !blocked.is_empty() {
         text.push_str(&blocked_by_reason(blocked, detail));
     }
@@ -61,9 +64,10 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
 
 /// `Plan: 3 to assign, …` or `No changes.`
 fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible: _ } = summary;
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible: _, load_balancing } =
+        summary;
     let nodes = count(*unchanged, "node");
-    if assign + release + update + delete == 0 {
+    if assign + release + update + delete == 0 && load_balancing.changes_nothing() {
         let text = match blocked {
             0 => format!("No changes. {nodes} as the files say, 0 moved."),
             _ => format!("No changes. {nodes} as the files say, 0 moved; {blocked} blocked."),
@@ -76,20 +80,20 @@ fn headline(summary: &Summary) -> String {
     format!("{}\n", Paint::Bold.on(&text))
 }
 
-fn limit(detail: Detail) -> usize {
+pub(super) fn limit(detail: Detail) -> usize {
     match detail {
         Detail::Short => SHOWN,
         Detail::Full => usize::MAX,
     }
 }
 
-fn more(hidden: usize) -> String {
+pub(super) fn more(hidden: usize) -> String {
     if hidden == 0 { String::new() } else { Paint::Dim.on(&format!("    … and {hidden} more; --full shows all\n")) }
 }
 
 fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
     let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
-    for change in changes {
+    for change in changes.iter().filter(|change| change.kind == "Node") {
         pools.entry(change.pool.as_deref()).or_default().push(change);
     }
     let mut text = String::new();
@@ -144,11 +148,12 @@ fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
 }
 
 fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
-    let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for entry in blocked {
-        reasons.entry((&entry.reason, &entry.unblock)).or_default().push(&entry.name);
+        reasons.entry((&entry.reason, &entry.unblock)).or_default().push(blocked_name(entry));
     }
-    let mut text = format!("\n{} ({})\n", Paint::Bold.on("blocked"), count(blocked.len(), "node"));
+    let noun = if blocked.iter().all(|entry| entry.kind == "Node") { "node" } else { "object" };
+    let mut text = format!("\n{} ({})\n", Paint::Bold.on("blocked"), count(blocked.len(), noun));
     for ((reason, unblock), names) in reasons {
         let shown = &names[..names.len().min(limit(detail))];
         let rest = names.len() - shown.len();
@@ -157,6 +162,11 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
         text.push_str(&format!("      {}\n      {}\n", printable(reason), Paint::Dim.on(&printable(unblock))));
     }
     text
+}
+
+/// Nodes go by their name alone.
+pub(super) fn blocked_name(entry: &BlockedDocument) -> String {
+    if entry.kind == "Node" { entry.name.clone() } else { format!("{}/{}", entry.kind, entry.name) }
 }
 
 fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::text::count;
-use crate::plan::{ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, Summary};
+use super::human::blocked_name;
+use super::human_lb::effect_parts;
+use super::manifest_diff::manifest_diff;
+use super::text::{count, printable};
+use crate::plan::{
+    ChangeDocument, FindingDocument, LbSummary, PlanDocument, RefusalDocument, ServiceEffectDocument, Summary,
+};
 
 const LIMIT: usize = 65_000;
 
@@ -18,6 +23,7 @@ pub fn markdown(plan: &PlanDocument) -> String {
         waivers,
         refusals,
         changes,
+        services,
         blocked,
         drift,
         findings,
@@ -25,12 +31,13 @@ pub fn markdown(plan: &PlanDocument) -> String {
     let mut page = Page { text: headline(summary), left_out: Vec::new() };
     page.refusals(refusals);
     let mut pools: BTreeMap<&str, Vec<&ChangeDocument>> = BTreeMap::new();
-    for change in changes {
+    for change in changes.iter().filter(|change| change.kind == "Node") {
         pools.entry(change.pool.as_deref().unwrap_or("(none)")).or_default().push(change);
     }
     let waived = if waivers.is_empty() { String::new() } else { format!(" · waived {}", cell(&waivers.join(", "))) };
     let tail = format!("\n`{}` · digest `{}`{waived}\n", cell(&source.directory), digest);
     page.findings(findings);
+    page.load_balancing(changes, services);
     for (pool, changes) in &pools {
         let rows: Vec<[String; 4]> = changes
             .iter()
@@ -43,8 +50,8 @@ pub fn markdown(plan: &PlanDocument) -> String {
         );
     }
     let rows: Vec<[String; 3]> =
-        blocked.iter().map(|b| [b.name.clone(), b.reason.clone(), b.unblock.clone()]).collect();
-    page.table(&format!("blocked, {}", count(blocked.len(), "node")), ["node", "why", "way out"], &rows);
+        blocked.iter().map(|b| [blocked_name(b), b.reason.clone(), b.unblock.clone()]).collect();
+    page.table(&format!("blocked, {}", count(blocked.len(), "object")), ["object", "why", "way out"], &rows);
     let rows: Vec<[String; 5]> = drift
         .iter()
         .map(|d| {
@@ -67,14 +74,30 @@ pub fn markdown_findings(findings: &[FindingDocument]) -> String {
 }
 
 fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible } = summary;
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible, load_balancing } = summary;
     let irreversible = match irreversible {
         0 => String::new(),
         changes => format!("\n\n{} cannot be undone: `spec.podCIDRs` is write-once", count(*changes, "change")),
     };
-    let title = if assign + release + update + delete == 0 { "No changes" } else { "Plan" };
+    let is_nothing = assign + release + update + delete == 0 && load_balancing.changes_nothing();
+    let title = if is_nothing { "No changes" } else { "Plan" };
+    let lb = match lb_headline(load_balancing) {
+        text if text.is_empty() => String::new(),
+        text => format!("\n\n{text}"),
+    };
     format!(
-        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged{irreversible}\n"
+        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged{lb}{irreversible}\n"
+    )
+}
+
+/// The headline of LoadBalancer pools, without colours.
+fn lb_headline(summary: &LbSummary) -> String {
+    let LbSummary { create, update, adopt, delete, pin, unchanged, lost_addresses } = summary;
+    if summary.changes_nothing() {
+        return String::new();
+    }
+    format!(
+        "LoadBalancer: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete, {pin} to pin; {unchanged} unchanged; **addresses that would or may go: {lost_addresses}**"
     )
 }
 
@@ -117,6 +140,59 @@ impl Page {
             self.text.push_str(&line);
         }
         self.text.push('\n');
+    }
+
+    /// Pools with their diffs, pins, and what becomes of Services: those that lose an address come first and are not folded away.
+    fn load_balancing(&mut self, changes: &[ChangeDocument], services: &[ServiceEffectDocument]) {
+        let (losing, others): (Vec<_>, Vec<_>) = services.iter().partition(|service| !service.loses.is_empty());
+        let line = |service: &&ServiceEffectDocument| {
+            format!(
+                "`{}/{}` {}",
+                cell(&service.namespace),
+                cell(&service.name),
+                cell(&effect_parts(service).join("; "))
+            )
+        };
+        for (index, service) in losing.iter().enumerate() {
+            let line = format!("\n- **Service** {}", line(service));
+            if self.text.len() + line.len() > LIMIT / 2 {
+                self.left_out.push(count(losing.len() - index, "Service that loses an address"));
+                break;
+            }
+            self.text.push_str(&line);
+        }
+        if !losing.is_empty() {
+            self.text.push('\n');
+        }
+        let of_kind = |kind: &str| changes.iter().filter(|change| change.kind == kind).collect::<Vec<_>>();
+        let pools = of_kind("CiliumLoadBalancerIPPool");
+        let row = |c: &&ChangeDocument| [c.name.clone(), c.action.clone(), c.after.join(" "), c.reason.clone()];
+        let rows: Vec<[String; 4]> = pools.iter().map(row).collect();
+        let title = format!("LoadBalancer pools, {}", count(pools.len(), "change"));
+        self.table(&title, ["pool", "action", "addresses", "why"], &rows);
+        pools.iter().for_each(|change| self.diff(change));
+        let pins = of_kind("Service");
+        let rows: Vec<[String; 4]> = pins.iter().map(row).collect();
+        self.table(&format!("pins, {}", count(pins.len(), "change")), ["Service", "action", "addresses", "why"], &rows);
+        let row = |s: &&ServiceEffectDocument| [format!("{}/{}", s.namespace, s.name), effect_parts(s).join("; ")];
+        let rows: Vec<[String; 2]> = others.iter().map(row).collect();
+        self.table(&format!("other effects, {}", count(others.len(), "Service")), ["Service", "what"], &rows);
+    }
+
+    fn diff(&mut self, change: &ChangeDocument) {
+        let lines: Vec<String> = manifest_diff(change).iter().map(|line| printable(line).into_owned()).collect();
+        if lines.is_empty() {
+            return;
+        }
+        // Longer than any row of backticks inside, so that nothing there ends it.
+        let longest = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(longest.max(2) + 1);
+        let diff = format!("\n{fence}diff\n{}\n{fence}\n", lines.join("\n"));
+        if self.text.len() + diff.len() + 500 > LIMIT {
+            self.left_out.push(format!("the diff of {}", cell(&change.name)));
+        } else {
+            self.text.push_str(&diff);
+        }
     }
 
     fn table<const N: usize>(&mut self, title: &str, heading: [&str; N], rows: &[[String; N]]) {

@@ -2,6 +2,8 @@
 
 mod diagnostic;
 mod human;
+mod human_lb;
+mod manifest_diff;
 mod markdown;
 mod table;
 mod text;

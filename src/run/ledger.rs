@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use crate::claims::{Claims, Conflict};
 use crate::cluster::{Cluster, Write, WriteError};
 use crate::observed::{ObjectVersion, Observed};
-use crate::plan::{Change, claim_changes, settle_applied};
+use crate::plan::{Change, NodeChange, claim_changes, settle_applied};
 
 /// The claims as they were when the cluster was observed, and as this round changed them since. That nobody else did is what the
 /// version says: every replacement fails otherwise.
@@ -35,7 +35,7 @@ impl<'l, C: Cluster> Ledger<'l, C> {
     }
 
     /// Changes that were applied need no claim any more; the cluster learns of it with the next replacement.
-    pub(super) fn settle<'c>(&mut self, applied: impl Iterator<Item = &'c Change>) {
+    pub(super) fn settle<'c>(&mut self, applied: impl Iterator<Item = &'c NodeChange>) {
         self.claims = settle_applied(&self.claims, applied, self.cluster.now(), self.rest);
     }
 

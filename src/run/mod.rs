@@ -10,9 +10,9 @@ use std::path::Path;
 use crate::check;
 use crate::cluster::{Cluster, ClusterError, observe};
 use crate::desired::{Desired, Documents, lower};
-use crate::model::{Finding, LimitName, Severity};
+use crate::model::{Finding, Severity, Waiver};
 use crate::observed::Observed;
-use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, plan, plan_undo, refusals};
+use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals};
 use crate::source::read_directory;
 
 pub use lock::{Lock, LockWish, hold, take};
@@ -54,26 +54,26 @@ pub struct Job<'j> {
     pub loaded: &'j Loaded,
     /// A saved plan that takes an apply back; any other saved plan is planned from the files.
     pub undo: Option<&'j PlanDocument>,
-    /// Limits that may be exceeded.
-    pub waivers: &'j BTreeSet<LimitName>,
+    /// Limits that may be exceeded, and what else may be done.
+    pub waivers: &'j BTreeSet<Waiver>,
 }
 
 impl<'j> Job<'j> {
     /// What the files ask for, within all limits.
     pub fn files(loaded: &'j Loaded) -> Job<'j> {
-        const NONE: &BTreeSet<LimitName> = &BTreeSet::new();
+        const NONE: &BTreeSet<Waiver> = &BTreeSet::new();
         Job { loaded, undo: None, waivers: NONE }
     }
 
     /// What a saved plan was made from, or else what the files ask for.
-    pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>, waivers: &'j BTreeSet<LimitName>) -> Job<'j> {
+    pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>, waivers: &'j BTreeSet<Waiver>) -> Job<'j> {
         Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo), waivers }
     }
 
     /// What speaks against these changes, and is not waived.
     pub fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
-        let mut refusals = refusals(changes, &self.loaded.desired, observed);
-        refusals.retain(|refusal| !refusal.waiver.is_some_and(|name| self.waivers.contains(&name)));
+        let mut refusals = refusals(changes, &effects(changes, observed), &self.loaded.desired, observed);
+        refusals.retain(|refusal| !refusal.is_waived(self.waivers));
         refusals
     }
 

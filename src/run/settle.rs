@@ -1,18 +1,19 @@
 //! Applies until nothing is left that may be applied: a write that lost a race is planned again, and sent again only when
 //! the new plan asks for exactly what was approved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use futures_util::future::join;
 
 use super::ledger::Ledger;
 use super::{Job, observe_and_plan};
-use crate::apply::{Event, Outcome, Stop, apply};
+use crate::apply::{Event, HeldBack, Outcome, Stop, apply};
 use crate::cluster::{Cluster, ClusterError, WriteError};
-use crate::model::NodeName;
+use crate::model::ServiceName;
 use crate::observed::{Observed, ObservedKind};
-use crate::plan::{Change, ChangeDocument, shows};
+use crate::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, node_changes, shows};
 
 /// Losing a race is normal, losing it this often without anything coming of it is not: a heartbeat moves a Node every few
 /// seconds at most.
@@ -91,6 +92,7 @@ pub async fn apply_until_settled<C: Cluster>(
         let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
         return (Applied { outcomes }, Some(blind));
     }
+    let named = lost(&effects(&approved, &observed));
     let mut due: Vec<(usize, Change)> = approved.iter().cloned().enumerate().collect();
     let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
     let mut applied = Applied { outcomes };
@@ -102,7 +104,7 @@ pub async fn apply_until_settled<C: Cluster>(
         if failure.is_some() || !applied.has_superseded() {
             break;
         }
-        (observed, due) = match look_again(cluster, job, &mut applied).await {
+        (observed, due) = match look_again(cluster, job, &named, &mut applied).await {
             Ok((_, due)) if due.is_empty() || sending.stop.is_requested() => break,
             Ok(seen) => seen,
             Err(error) => {
@@ -118,6 +120,13 @@ pub async fn apply_until_settled<C: Cluster>(
         failure = Some(error);
     }
     (applied, failure)
+}
+
+/// Addresses that go, or may go, with their Services.
+type Lost = BTreeSet<(ServiceName, IpAddr)>;
+
+fn lost(effects: &Effects) -> Lost {
+    effects.lost().map(|(service, lost)| (service.clone(), lost.address)).collect()
 }
 
 /// Claims that cannot be seen are not the same as no claims.
@@ -160,10 +169,11 @@ async fn round<C: Cluster>(
     let mut batches = due.chunks(sending.batch.get());
     let mut next = batches.next();
     let mut claimed = None;
+    let mut held_back = HeldBack::default();
     loop {
         let (places, changes): (Vec<usize>, Vec<Change>) = claimed.take().unwrap_or_default();
         let batch = next.filter(|_| !sending.stop.is_requested());
-        let writing = apply(cluster, &changes, sending.parallelism, sending.stop, sending.on_event);
+        let writing = apply(cluster, &changes, sending.parallelism, sending.stop, &mut held_back, sending.on_event);
         let claiming = async {
             match batch {
                 Some(batch) => Some(claim(&mut ledger, batch).await),
@@ -172,7 +182,7 @@ async fn round<C: Cluster>(
         };
         let (outcomes, outcome) = join(writing, claiming).await;
         let done = changes.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
-        ledger.settle(done.map(|(change, _)| change));
+        ledger.settle(node_changes(done.map(|(change, _)| change)));
         for ((place, change), outcome) in places.into_iter().zip(changes).zip(outcomes) {
             applied.outcomes[place] = (change, outcome);
         }
@@ -195,36 +205,49 @@ async fn round<C: Cluster>(
     None
 }
 
-/// Observes again when writes were superseded. One that the node shows by now, because an answer got lost on the way or another apply
+/// Observes again when writes were superseded. One that the object shows by now, because an answer got lost on the way or another apply
 /// wrote the same, counts as applied; those that a fresh plan asks for exactly as approved are given, with their places.
 async fn look_again<C: Cluster>(
     cluster: &C,
     job: &Job<'_>,
+    named: &Lost,
     applied: &mut Applied,
 ) -> Result<(Observed, Vec<(usize, Change)>), ClusterError> {
     let (observed, plan) = observe_and_plan(cluster, job).await?;
     if let Some(blind) = blind_for_claims(&observed) {
         return Err(blind);
     }
-    let fresh: BTreeMap<&NodeName, &Change> = plan.changes.iter().map(|change| (&change.node, change)).collect();
+    let fresh: BTreeMap<Target, &Change> = plan.changes.iter().map(|change| (change.target(), change)).collect();
     let identity = |change: &Change| ChangeDocument::from(change).identity();
-    let mut again = Vec::new();
+    let mut again: Vec<(usize, Change)> = Vec::new();
+    let mut in_order = Sequence::Any;
     for (index, (approved, outcome)) in applied.outcomes.iter_mut().enumerate() {
         if !matches!(outcome, Outcome::Superseded(_)) {
             continue;
         }
-        match fresh.get(&approved.node) {
+        match fresh.get(&approved.target()) {
+            // One before it is not as it was approved.
+            Some(change) if change.sequence() == Sequence::AfterThoseBefore && in_order == change.sequence() => {}
             Some(change) if identity(change) == identity(approved) => again.push((index, (*change).clone())),
             _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
+            _ if approved.sequence() == Sequence::AfterThoseBefore => in_order = Sequence::AfterThoseBefore,
             _ => {}
         }
     }
-    // Somebody may have protected a node meanwhile.
-    let changes: Vec<Change> = again.iter().map(|(_, change): &(usize, Change)| change.clone()).collect();
-    if let Some(refusal) = job.refusals(&changes, &observed).into_iter().next() {
+    if let Some(why) = objection(job, named, &again, &observed) {
         for (index, _) in again.drain(..) {
-            applied.outcomes[index].1 = Outcome::Refused(refusal.message.clone());
+            applied.outcomes[index].1 = Outcome::Refused(why.clone());
         }
     }
     Ok((observed, again))
+}
+
+/// What speaks by now against sending these again: somebody may have protected a node meanwhile, or a Service got an address.
+fn objection(job: &Job<'_>, named: &Lost, again: &[(usize, Change)], observed: &Observed) -> Option<String> {
+    let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
+    if let Some(refusal) = job.refusals(&changes, observed).into_iter().next() {
+        return Some(refusal.message);
+    }
+    let unnamed = lost(&effects(&changes, observed)).into_iter().find(|lost| !named.contains(lost));
+    unnamed.map(|(service, address)| format!("Service {service} would lose {address}, which was not in the plan"))
 }

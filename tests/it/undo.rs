@@ -66,7 +66,7 @@ fn what_changed_meanwhile_makes_it_stale() {
     let folder = applied();
     let other = folder.read("cluster.json").replace("fd00:20::/64", "fd00:20:0:77::/64");
     folder.write("cluster.json", other);
-    assert!(undo(&folder, 4).contains("Node/n1: saved no block, but it shows something else by now"));
+    assert!(undo(&folder, 4).contains("Node/n1: saved to get no block, but it shows something else by now"));
     assert_eq!(annotations(&folder, "n2")[KEYS[0]], "fd00:20:0:1::/64", "nothing may be written");
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use anyhow::{Error, Result, bail};
 use cilium_ipam::desired::Desired;
 use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{Action, Plan, claim_changes, plan, settle_applied};
+use cilium_ipam::plan::{Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied};
 
 use crate::bounds::{Bounds, Moves, WriteKind};
 use crate::list::List;
@@ -116,14 +116,14 @@ impl Decisions {
     /// What claims become once these changes are known to be applied.
     pub(crate) fn settle(&self, claims: &Claims, applied: &List<Change>) -> Claims {
         self.settled.get(&(*claims, *applied), || {
-            let changes: Vec<_> = applied.iter().map(|change| self.names.change(change)).collect();
+            let changes: Vec<_> = applied.iter().map(|change| self.names.node_change(change)).collect();
             let real = settle_applied(&self.names.claims(claims), changes.iter(), NOW, QUARANTINE);
             self.understood(self.names.read_claims(&real))
         })
     }
 
     fn claim_guarded(&self, in_force: &Claims, batch: &[Change]) -> Result<Claimed> {
-        let changes: Vec<_> = batch.iter().map(|change| self.names.change(change)).collect();
+        let changes: Vec<_> = batch.iter().map(|change| RealChange::Node(self.names.node_change(change))).collect();
         let (claims, conflicts) = claim_changes(&self.names.claims(in_force), &changes, NOW, QUARANTINE);
         let writable = batch.iter().enumerate().filter(|(index, _)| !conflicts.contains_key(index));
         Ok(Claimed {
@@ -170,7 +170,7 @@ impl Decisions {
 
     fn changes(&self, plan: &Plan, seen: &Seen) -> Result<List<Change>> {
         let mut changes = List::default();
-        for change in &plan.changes {
+        for change in node_changes(&plan.changes) {
             let read = self.names.read_change(change)?;
             let has_object = seen.cilium_nodes[usize::from(read.node)].is_some();
             match (self.writes, has_object) {

@@ -11,7 +11,7 @@ use cilium_ipam::observed::{
     ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode, ObjectVersion,
     Observed, Protection,
 };
-use cilium_ipam::plan::{Action, Change as RealChange, Edit, Hazard, Reason};
+use cilium_ipam::plan::{Action, Edit, Hazard, NodeChange, Reason};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::state::{BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Rest, Seen, Spoken};
@@ -163,10 +163,10 @@ impl Names {
     }
 
     /// A change as the program plans it, with everything that claims depend on.
-    pub(crate) fn change(&self, change: &Change) -> RealChange {
+    pub(crate) fn node_change(&self, change: &Change) -> NodeChange {
         let Change { node, uid, version, before, after } = change;
         let block = |block: BlockIndex| self.blocks[usize::from(block)];
-        RealChange {
+        NodeChange {
             action: Action::Assign,
             node: self.nodes[usize::from(*node)].clone(),
             pool: None,
@@ -182,7 +182,7 @@ impl Names {
     }
 
     /// A change in numbers.
-    pub(crate) fn read_change(&self, real: &RealChange) -> Result<Change> {
+    pub(crate) fn read_change(&self, real: &NodeChange) -> Result<Change> {
         let blocks = real.edit.blocks();
         ensure!(blocks.len() == 1 && real.after.len() == 1, "a change has other blocks than one: {real:?}");
         let after = self.read_block(*blocks.first().context("no block")?)?;

@@ -220,7 +220,7 @@ fn settled(plan: &Plan) -> Result<(), Vec<String>> {
     let is_stuck =
         |reason: &BlockedReason| matches!(reason, BlockedReason::SpokenFor(..) | BlockedReason::HeldTwice(..));
     let stuck = plan.blocked.iter().filter(|blocked| is_stuck(&blocked.reason));
-    let stuck: Vec<String> = stuck.map(|blocked| format!("{}: {}", blocked.node, blocked.reason)).collect();
+    let stuck: Vec<String> = stuck.map(|blocked| format!("{}: {}", blocked.target, blocked.reason)).collect();
     if stuck.is_empty() { Ok(()) } else { Err(stuck) }
 }
 

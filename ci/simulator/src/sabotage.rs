@@ -75,7 +75,7 @@ impl Cluster for Saboteur {
         let mut write = write.clone();
         let metadata = match &mut write.operation {
             Operation::Patch(patch) => patch["metadata"].as_object_mut(),
-            Operation::Create(_) => None,
+            Operation::Apply(_) | Operation::Create(_) | Operation::Delete(_) => None,
         };
         match (self.sabotage, &write.target, metadata) {
             (Sabotage::NoClaims, Target::Claims, _) => {

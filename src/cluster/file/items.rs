@@ -48,6 +48,12 @@ pub(super) struct ItemLabels {
     component: Option<String>,
 }
 
+impl ItemMetadata {
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
 impl ItemHead {
     pub(super) fn observed_kind(&self) -> Option<ObservedKind> {
         let labels = self.metadata.labels.as_ref();

@@ -7,7 +7,7 @@ mod disk;
 mod items;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
@@ -19,9 +19,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::rules::{patched, version_of};
+use super::write::guard;
 use super::{Cluster, ClusterError, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written};
 use crate::claims::Claims;
-use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, ObservedKind};
+use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
 use disk::open_file;
 use items::{ItemHead, List};
 use text::{json_to_yaml, pretty, yaml_to_json};
@@ -46,7 +47,7 @@ pub struct FileCluster {
     _locked: Option<File>,
     /// The whole file as JSON.
     json: String,
-    places: Vec<(ObservedKind, String, Range<usize>)>,
+    places: Vec<(Place, Range<usize>)>,
     items: Range<usize>,
     state: Mutex<State>,
 }
@@ -57,6 +58,32 @@ enum Format {
     Yaml,
 }
 
+/// What tells objects apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    kind: ObservedKind,
+    namespace: String,
+    name: String,
+}
+
+impl Place {
+    fn new(kind: ObservedKind, namespace: &str, name: &str) -> Place {
+        let namespace = match kind {
+            ObservedKind::Service if namespace.is_empty() => "default",
+            ObservedKind::Service => namespace,
+            // Of a kind without namespaces it says nothing, and of the others there is one object.
+            _ => "",
+        };
+        Place { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Of these kinds every object counts by itself, so a second one of the same name would hide the first.
+    fn is_unique(&self) -> bool {
+        use ObservedKind::{CiliumNode, Claims, LoadBalancerPool, Node, Service};
+        matches!(self.kind, Node | CiliumNode | Claims | LoadBalancerPool | Service)
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Objects that were written, by place.
@@ -64,7 +91,9 @@ struct State {
     /// Objects with the identity that an API server would have given them; the file does not get it unless they are written.
     identified: BTreeMap<usize, Value>,
     /// Objects that the file did not have.
-    created: Vec<(ObservedKind, String, Value)>,
+    created: Vec<(Place, Value)>,
+    /// Objects that are gone, by place.
+    deleted: BTreeSet<usize>,
     resource_version: u64,
 }
 
@@ -139,7 +168,7 @@ impl FileCluster {
                     .identified
                     .insert(places.len(), head.with_identity(item.get()).map_err(|error| error.to_string())?);
             }
-            places.push((kind, head.metadata.name, place(item)));
+            places.push((Place::new(kind, head.metadata.namespace(), &head.metadata.name), place(item)));
         }
         self.items = place(list.items);
         (self.places, self.state) = (places, Mutex::new(state));
@@ -147,13 +176,12 @@ impl FileCluster {
     }
 
     fn refuse_duplicates(&self) -> Result<(), String> {
-        let mut names: Vec<(ObservedKind, &str)> =
-            self.places.iter().map(|(kind, name, _)| (*kind, name.as_str())).collect();
-        names.retain(|(kind, _)| matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode | ObservedKind::Claims));
+        let mut names: Vec<&Place> = self.places.iter().map(|(place, _)| place).filter(|p| p.is_unique()).collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => {
-                Err(format!("{} `{}` is there twice", pair[0].0.api_version_and_kind().1, pair[0].1.escape_debug()))
+                let kind = pair[0].kind.api_version_and_kind().1;
+                Err(format!("{kind} `{}` is there twice", pair[0].name.escape_debug()))
             }
             None => Ok(()),
         }
@@ -163,64 +191,86 @@ impl FileCluster {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn patch(&self, kind: ObservedKind, name: &str, patch: &Value) -> Result<Written, WriteError> {
-        let gone = || WriteError::Superseded(format!("{} \"{name}\" not found", kind.resource()));
+    /// Where an object of the file stands, unless it was deleted.
+    fn index_of(&self, state: &State, place: &Place) -> Option<usize> {
+        let mut places = self.places.iter().enumerate();
+        places.find(|(index, (there, _))| there == place && !state.deleted.contains(index)).map(|(index, _)| index)
+    }
+
+    fn object_at(&self, state: &State, index: usize) -> Result<Value, WriteError> {
+        match state.object(index) {
+            Some(object) => Ok(object.clone()),
+            None => serde_json::from_str(&self.json[self.places[index].1.clone()])
+                .map_err(|error| WriteError::Refused(error.to_string())),
+        }
+    }
+
+    fn patch(&self, place: &Place, patch: &Value) -> Result<Written, WriteError> {
         let mut state = self.state();
-        if let Some(index) = state.created.iter().position(|(of, called, _)| (*of, called.as_str()) == (kind, name)) {
-            let object = patched(&state.created[index].2, patch)?;
+        if let Some(index) = state.created.iter().position(|(there, _)| there == place) {
+            let object = patched(&state.created[index].1, patch)?;
             let object = state.next_version(object)?;
             let version = version_of(&object);
-            state.created[index].2 = object;
+            state.created[index].1 = object;
             return Ok(Written { version });
         }
-        let found = self.places.iter().position(|(of, called, _)| (*of, called.as_str()) == (kind, name));
-        let index = found.ok_or_else(gone)?;
-        let object = match state.object(index) {
-            Some(object) => patched(object, patch)?,
-            None => {
-                let object = serde_json::from_str(&self.json[self.places[index].2.clone()])
-                    .map_err(|error| WriteError::Refused(error.to_string()))?;
-                patched(&object, patch)?
-            }
-        };
+        let index = self.index_of(&state, place).ok_or_else(|| gone(place))?;
+        let object = patched(&self.object_at(&state, index)?, patch)?;
         let object = state.next_version(object)?;
         let version = version_of(&object);
         state.changed.insert(index, object);
         Ok(Written { version })
     }
 
-    fn create(&self, kind: ObservedKind, name: &str, object: &Value) -> Result<Written, WriteError> {
+    fn create(&self, place: Place, object: &Value) -> Result<Written, WriteError> {
         let mut state = self.state();
-        let in_file = self.places.iter().map(|(kind, name, _)| (*kind, name.as_str()));
-        let created = state.created.iter().map(|(kind, name, _)| (*kind, name.as_str()));
-        if in_file.chain(created).any(|there| there == (kind, name)) {
-            return Err(WriteError::Superseded(format!("{} \"{name}\" already exists", kind.resource())));
+        let is_created = state.created.iter().any(|(there, _)| *there == place);
+        if is_created || self.index_of(&state, &place).is_some() {
+            let message = format!("{} \"{}\" already exists", place.kind.resource(), place.name);
+            return Err(WriteError::Superseded(message));
         }
         let mut object = object.clone();
-        object["metadata"]["uid"] = json!(items::uid_of(object["kind"].as_str().unwrap_or_default(), "", name));
+        let uid = items::uid_of(object["kind"].as_str().unwrap_or_default(), "", &place.name);
+        object["metadata"]["uid"] = json!(uid);
+        object["metadata"]["creationTimestamp"] = json!(self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         let object = state.next_version(object)?;
         let version = version_of(&object);
-        state.created.push((kind, name.to_owned(), object));
+        state.created.push((place, object));
         Ok(Written { version })
+    }
+
+    fn delete(&self, place: &Place, version: &ObjectVersion) -> Result<Written, WriteError> {
+        let mut state = self.state();
+        let guard = json!({"metadata": guard(version)});
+        if let Some(index) = state.created.iter().position(|(there, _)| there == place) {
+            patched(&state.created[index].1, &guard)?;
+            state.created.remove(index);
+        } else {
+            let index = self.index_of(&state, place).ok_or_else(|| gone(place))?;
+            patched(&self.object_at(&state, index)?, &guard)?;
+            state.deleted.insert(index);
+        }
+        Ok(Written { version: ObjectVersion::default() })
     }
 
     /// The file with all changes in place.
     fn render(&self, state: &State) -> Result<String, String> {
         let mut text = String::with_capacity(self.json.len() + state.changed.len() * 200);
         let mut at = 0;
-        for (index, (_, _, place)) in self.places.iter().enumerate() {
-            let Some(object) = state.changed.get(&index) else { continue };
-            text.push_str(&self.json[at..place.start]);
-            text.push_str(&pretty(object).map_err(|error| error.to_string())?);
-            at = place.end;
+        for (index, (_, place)) in self.places.iter().enumerate() {
+            if state.deleted.contains(&index) {
+                text.push_str(&self.json[at..place.start]);
+                at = place.end + cut_comma(&mut text, &self.json[place.end..]);
+            } else if let Some(object) = state.changed.get(&index) {
+                text.push_str(&self.json[at..place.start]);
+                text.push_str(&pretty(object).map_err(|error| error.to_string())?);
+                at = place.end;
+            }
         }
         let end = self.items.end - 1;
-        text.push_str(self.json[at..end].trim_end());
-        let is_first = |index: usize| index == 0 && self.json[self.items.start + 1..end].trim().is_empty();
-        for (index, (_, _, object)) in
-            state.created.iter().filter(|(_, _, object)| is_worth_keeping(object)).enumerate()
-        {
-            text.push_str(if is_first(index) { "\n        " } else { ",\n        " });
+        text.push_str(self.json[at.min(end)..end].trim_end());
+        for (_, object) in state.created.iter().filter(|(_, object)| is_worth_keeping(object)) {
+            text.push_str(if text.trim_end().ends_with('[') { "\n        " } else { ",\n        " });
             text.push_str(&pretty(object).map_err(|error| error.to_string())?);
         }
         text.push_str(&self.json[self.json[..end].trim_end().len()..]);
@@ -233,7 +283,8 @@ impl FileCluster {
     fn save(&self) -> Result<(), ClusterError> {
         let fault = |message: String| ClusterError::File { path: self.path.display().to_string(), message };
         let state = self.state();
-        if state.changed.is_empty() && !state.created.iter().any(|(_, _, object)| is_worth_keeping(object)) {
+        let is_created = state.created.iter().any(|(_, object)| is_worth_keeping(object));
+        if state.changed.is_empty() && state.deleted.is_empty() && !is_created {
             return Ok(());
         }
         let text = self.render(&state).map_err(fault)?;
@@ -251,27 +302,32 @@ impl Cluster for FileCluster {
     ) -> Result<Seen, ClusterError> {
         let state = self.state();
         listener.begun(&state.resource_version.to_string())?;
-        for (index, (_, _, place)) in self.places.iter().enumerate().filter(|(_, (of, _, _))| *of == kind) {
+        let of_kind = self.places.iter().enumerate().filter(|(_, (place, _))| place.kind == kind);
+        for (index, (_, place)) in of_kind.filter(|(index, _)| !state.deleted.contains(index)) {
             match state.object(index) {
                 Some(object) => listener.object(&object.to_string())?,
                 None => listener.object(&self.json[place.clone()])?,
             }
         }
-        for (_, _, object) in state.created.iter().filter(|(of, _, _)| *of == kind) {
+        for (_, object) in state.created.iter().filter(|(place, _)| place.kind == kind) {
             listener.object(&object.to_string())?;
         }
         Ok(Seen::All)
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        let (kind, name) = match &write.target {
-            Target::Node(name) => (ObservedKind::Node, name.as_str()),
-            Target::Claims => (ObservedKind::Claims, CLAIMS_NAME),
+        let place = match &write.target {
+            Target::Node(name) => Place::new(ObservedKind::Node, "", name.as_str()),
+            Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
+            Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
+            Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
             Target::Lock => return Err(WriteError::Refused("the file itself is locked".to_owned())),
         };
         match &write.operation {
-            Operation::Patch(patch) => self.patch(kind, name, patch),
-            Operation::Create(object) => self.create(kind, name, object),
+            // Nothing tells who owns a field here, and what an apply does not name stays, as with a patch.
+            Operation::Patch(patch) | Operation::Apply(patch) => self.patch(&place, patch),
+            Operation::Create(object) => self.create(place, object),
+            Operation::Delete(version) => self.delete(&place, version),
         }
     }
 
@@ -286,6 +342,22 @@ impl Cluster for FileCluster {
     async fn finish(&self) -> Result<(), ClusterError> {
         self.save()
     }
+}
+
+fn gone(place: &Place) -> WriteError {
+    WriteError::Superseded(format!("{} \"{}\" not found", place.kind.resource(), place.name))
+}
+
+/// Takes away the comma before an item that is cut out; of the first item the one behind it, whose length is the answer.
+fn cut_comma(before: &mut String, behind: &str) -> usize {
+    before.truncate(before.trim_end().len());
+    if before.ends_with(',') {
+        before.pop();
+        return 0;
+    }
+    let rest = behind.trim_start();
+    let skipped = behind.len() - rest.len();
+    rest.strip_prefix(',').map_or(0, |rest| skipped + 1 + (rest.len() - rest.trim_start().len()))
 }
 
 /// Claims that are over leave nothing behind in a file that had none.

@@ -194,7 +194,9 @@ impl World {
         let (kind, name) = match &write.target {
             Target::Node(name) => (ObservedKind::Node, name.to_string()),
             Target::Claims => (ObservedKind::Claims, CLAIMS_NAME.to_owned()),
-            Target::Lock => return Err(WriteError::Forbidden("there is no lock here".to_owned())),
+            Target::Lock | Target::AddressPool(..) | Target::Service(_) => {
+                return Err(WriteError::Forbidden("there is none of these here".to_owned()));
+            }
         };
         let key = (kind, name);
         self.note(|| format!("{} {} reaches the server: {:?}", key.0.resource(), key.1, write.operation));
@@ -207,6 +209,9 @@ impl World {
                     || Err(WriteError::Refused("no such kind".to_owned())),
                     |version| Ok(Written { version }),
                 )
+            }
+            (Operation::Apply(_) | Operation::Delete(_), _) => {
+                Err(WriteError::Refused("neither is done to nodes or claims".to_owned()))
             }
             (Operation::Patch(_), None) => Err(WriteError::Superseded("not found".to_owned())),
             (Operation::Patch(patch), Some(before)) => {

@@ -7,7 +7,7 @@ use std::path::Path;
 use cilium_ipam::apply::{Event, Outcome, Stop};
 use cilium_ipam::cluster::{ClusterError, FileCluster, Opening, observe, snapshot};
 use cilium_ipam::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
-use cilium_ipam::plan::Plan;
+use cilium_ipam::plan::{Plan, node_changes};
 use cilium_ipam::run::{Applied, Job, Sending, apply_until_settled};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -82,7 +82,8 @@ fn assert_kept(before: &str, after: &str, applied: &Applied) {
         assert!(applied.outcomes.is_empty(), "nothing was written");
         return;
     }
-    let written: BTreeSet<&str> = applied.outcomes.iter().map(|(change, _)| change.node.as_str()).collect();
+    let written: BTreeSet<&str> =
+        node_changes(applied.outcomes.iter().map(|(change, _)| change)).map(|change| change.node.as_str()).collect();
     let (before, after) = (items(before), items(after));
     assert!((before.len()..=before.len() + 1).contains(&after.len()), "{} items, then {}", before.len(), after.len());
     for (index, (mut before, mut after)) in before.into_iter().zip(after.iter().cloned()).enumerate() {

@@ -6,7 +6,10 @@ use cilium_ipam::desired::{Desired, Pool, PoolState};
 use cilium_ipam::model::NodeName;
 use cilium_ipam::net::{Block, Range};
 use cilium_ipam::observed::{ANNOTATION_KEYS, Observed, Reading};
-use cilium_ipam::plan::{Change, Edit, Plan, PlanDocument, Reason, Staleness, pool_use, still_wanted};
+use cilium_ipam::plan::{
+    AddressPoolChange, Change, Edit, NodeChange, Plan, PlanDocument, PoolAction, Reason, Staleness, Target,
+    node_changes, pool_use, still_wanted,
+};
 use cilium_ipam::render::{Detail, harmless_json, human, markdown};
 
 use crate::harmless::{assert_harmless, assert_harmless_but_colours};
@@ -16,10 +19,14 @@ const LONGEST_COMMENT: usize = 65_535;
 
 /// All of it, for a plan that was made from files.
 pub(crate) fn assert_plan(plan: &Plan, desired: &Desired, observed: &Observed) {
-    let told = plan.changes.len() + plan.blocked.len() + plan.unchanged.len();
+    let is_node = |target: &Target| matches!(target, Target::Node(_));
+    let blocked = plan.blocked.iter().filter(|blocked| is_node(&blocked.target)).count();
+    let unchanged = plan.unchanged.iter().filter(|target| is_node(target)).count();
+    let told = node_changes(&plan.changes).count() + blocked + unchanged;
     assert_eq!(told, observed.nodes.len(), "each node is told of once");
     assert_changes(&plan.changes, desired, observed);
-    for change in &plan.changes {
+    assert_load_balancing(plan, desired, observed);
+    for change in node_changes(&plan.changes) {
         assert_from_its_pool(change, desired, observed);
     }
     assert_pins_kept(plan, desired, observed);
@@ -39,12 +46,12 @@ pub(crate) fn assert_plan(plan: &Plan, desired: &Desired, observed: &Observed) {
 
 /// One change for each node, in its own fields, with nothing of anybody else's.
 pub(crate) fn assert_changes(changes: &[Change], desired: &Desired, observed: &Observed) {
-    let nodes: BTreeSet<&NodeName> = changes.iter().map(|change| &change.node).collect();
-    assert_eq!(nodes.len(), changes.len(), "one change for each node");
+    let targets: BTreeSet<Target> = changes.iter().map(Change::target).collect();
+    assert_eq!(targets.len(), changes.len(), "one change for each object");
     let foreign = foreign(desired, observed);
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let mut given: Vec<(&NodeName, Block)> = Vec::new();
-    for change in changes {
+    for change in node_changes(changes) {
         assert_families(change);
         assert_pins_respected(change, desired, observed);
         for block in new_blocks(change, observed) {
@@ -61,8 +68,36 @@ pub(crate) fn assert_changes(changes: &[Change], desired: &Desired, observed: &O
     }
 }
 
+/// Only what is ours is changed or deleted, what is wanted is told of, and no Service loses what it has not.
+fn assert_load_balancing(plan: &Plan, desired: &Desired, observed: &Observed) {
+    for change in &plan.changes {
+        let Change::AddressPool(pool) = change else { continue };
+        let AddressPoolChange { action, name, before, after, guard, .. } = &**pool;
+        let seen = observed.address_pools.get(name.as_str());
+        assert_eq!(before.is_some(), seen.is_some(), "{change:?}");
+        let is_ours = seen.is_some_and(cilium_ipam::observed::SeenAddressPool::is_ours);
+        match action {
+            PoolAction::Create => assert!(seen.is_none() && desired.address_pools.contains_key(name), "{change:?}"),
+            PoolAction::Adopt => assert!(!is_ours && desired.address_pools.contains_key(name), "{change:?}"),
+            PoolAction::Update => assert!(is_ours && guard.is_known(), "{change:?}"),
+            PoolAction::Delete => assert!(is_ours && !desired.address_pools.contains_key(name), "{change:?}"),
+            PoolAction::Restore => panic!("nothing is to be undone: {change:?}"),
+        }
+        assert_eq!(after.is_none(), *action == PoolAction::Delete, "{change:?}");
+    }
+    let told = |name: &str| {
+        let of = |target: &Target| matches!(target, Target::AddressPool(pool) if pool.as_str() == name);
+        let blocked = plan.blocked.iter().any(|blocked| of(&blocked.target));
+        blocked || plan.unchanged.iter().any(of) || plan.changes.iter().any(|change| of(&change.target()))
+    };
+    assert!(desired.address_pools.keys().all(|name| told(name.as_str())), "each pool is told of");
+    for (service, lost) in plan.effects.lost() {
+        assert!(observed.services[service].ingress.contains(&lost.address), "{service} has no {lost:?}");
+    }
+}
+
 /// What a change writes that its agent does not take from the node already.
-fn new_blocks(change: &Change, observed: &Observed) -> Vec<Block> {
+fn new_blocks(change: &NodeChange, observed: &Observed) -> Vec<Block> {
     let node = observed.nodes.get(&change.node).expect("a change is of a node that was seen");
     assert_eq!((&change.guard.uid, &change.guard.resource_version), (&node.uid, &node.resource_version));
     let held = observed.holds(node);
@@ -70,7 +105,7 @@ fn new_blocks(change: &Change, observed: &Observed) -> Vec<Block> {
     change.edit.blocks().into_iter().filter(|block| !is_read(block)).collect()
 }
 
-fn assert_families(change: &Change) {
+fn assert_families(change: &NodeChange) {
     match &change.edit {
         Edit::NodeSpec { pod_cidrs } => {
             let families: BTreeSet<_> = pod_cidrs.iter().map(|block| block.family()).collect();
@@ -89,14 +124,15 @@ fn assert_families(change: &Change) {
 /// Addresses that no node may get.
 fn foreign(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let machines = observed.nodes.values().flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
-    let balancers = observed.load_balancer_ranges.iter().map(|(_, range)| *range);
+    let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
     let unattributed = observed.unattributed.iter().map(|block| block.range());
     let others = observed.service_ranges.iter().chain(&desired.policy.excluded).copied();
-    machines.chain(balancers).chain(unattributed).chain(others).collect()
+    let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));
+    wanted.chain(machines).chain(balancers).chain(unattributed).chain(others).collect()
 }
 
 /// What a pool gave is of its size, for a node that it is for, and nothing that is reserved.
-fn assert_from_its_pool(change: &Change, desired: &Desired, observed: &Observed) {
+fn assert_from_its_pool(change: &NodeChange, desired: &Desired, observed: &Observed) {
     if !matches!(change.reason, Reason::LowestFree { .. }) {
         return;
     }
@@ -117,8 +153,8 @@ fn assert_from_its_pool(change: &Change, desired: &Desired, observed: &Observed)
 fn assert_pins_kept(plan: &Plan, desired: &Desired, observed: &Observed) {
     for pin in desired.pins.values() {
         let Some(node) = observed.nodes.get(&pin.node) else { continue };
-        let waits = plan.blocked.iter().any(|blocked| blocked.node == pin.node);
-        let change = plan.changes.iter().find(|change| change.node == pin.node);
+        let waits = plan.blocked.iter().any(|blocked| blocked.target == Target::Node(pin.node.clone()));
+        let change = node_changes(&plan.changes).find(|change| change.node == pin.node);
         for block in pin.blocks.iter() {
             let has = observed.holds(node).iter().any(|held| held.block == *block);
             let gets = change.is_some_and(|change| change.after.contains(block));
@@ -128,7 +164,7 @@ fn assert_pins_kept(plan: &Plan, desired: &Desired, observed: &Observed) {
 }
 
 /// No other node gets a pinned block, unless it holds it already.
-fn assert_pins_respected(change: &Change, desired: &Desired, observed: &Observed) {
+fn assert_pins_respected(change: &NodeChange, desired: &Desired, observed: &Observed) {
     let held = observed.holds(&observed.nodes[&change.node]);
     let is_new = |block: &&Block| !held.iter().any(|held| held.block == **block);
     for pin in desired.pins.values().filter(|pin| pin.node != change.node) {

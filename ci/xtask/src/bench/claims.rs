@@ -71,7 +71,7 @@ impl Cluster for Watched {
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         match write.target {
             Target::Claims => self.write_claims(write).await,
-            Target::Node(_) | Target::Lock => self.cluster.write(write).await,
+            _ => self.cluster.write(write).await,
         }
     }
 

@@ -1,0 +1,164 @@
+//! Which address pools change, and how.
+
+use std::collections::BTreeMap;
+
+use super::super::change::{Change, Hazard, Target};
+use super::change::{AddressPoolChange, PoolAction};
+use super::obstacle::{AddressUser, LbObstacle};
+use super::{LbPlan, blocked, hidden};
+use crate::desired::{Desired, WantedAddressPool};
+use crate::lbipam::{AddressPoolApi, AddressPoolManifest, LbRules, Translation};
+use crate::model::{AddressPoolName, OWNER_LABEL, ObjectVersion};
+use crate::net::{Range, RangeIndex};
+use crate::observed::{Observed, ObservedKind, SeenAddressPool};
+use crate::plan::BlockedReason;
+
+pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
+    let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(observed) };
+    for wanted in desired.address_pools.values() {
+        let target = Target::AddressPool(wanted.name.clone());
+        match deciding.wanted(wanted) {
+            Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
+            Ok(None) => plan.unchanged.push(target),
+            Err(reason) => {
+                let origin = Some(wanted.origin.clone());
+                plan.blocked.push(super::Blocked { target, reason, origin });
+            }
+        }
+    }
+    for seen in observed.address_pools.values().filter(|seen| seen.is_ours()) {
+        let Ok(name) = seen.name.parse::<AddressPoolName>() else { continue };
+        if desired.address_pools.contains_key(&name) {
+            continue;
+        }
+        match deciding.deletion(&name, seen) {
+            Ok(change) => plan.changes.push(Change::AddressPool(Box::new(change))),
+            Err(obstacle) => plan.blocked.push(blocked(Target::AddressPool(name), obstacle, None)),
+        }
+    }
+    let order = |change: &Change| match change {
+        Change::AddressPool(change) => Some((change.action, change.name.clone())),
+        Change::Service(_) | Change::Node(_) => None,
+    };
+    plan.changes.sort_by_key(order);
+}
+
+struct Deciding<'d> {
+    observed: &'d Observed,
+    rules: LbRules,
+    users: Users,
+}
+
+impl Deciding<'_> {
+    fn wanted(&self, wanted: &WantedAddressPool) -> Result<Option<AddressPoolChange>, BlockedReason> {
+        let api = self.api()?;
+        let (spec, translation) = wanted.manifest.spec.translated(&self.rules).map_err(LbObstacle::NotRead)?;
+        let mut after = AddressPoolManifest { spec, ..wanted.manifest.clone() };
+        after.labels.insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
+        let seen = self.observed.address_pools.get(wanted.name.as_str());
+        self.users.refuse(&after, seen)?;
+        let change = |action, before, guard, author| AddressPoolChange {
+            action,
+            name: wanted.name.clone(),
+            api,
+            before,
+            after: Some(after.clone()),
+            translation,
+            author,
+            hazard: Hazard::None,
+            guard,
+            origin: Some(wanted.origin.clone()),
+        };
+        let Some(seen) = seen else {
+            return Ok(Some(change(PoolAction::Create, None, ObjectVersion::default(), None)));
+        };
+        let action = match seen.manifest.labels.get(OWNER_LABEL.0) {
+            _ if seen.is_ours() => PoolAction::Update,
+            None => PoolAction::Adopt,
+            Some(owner) => return Err(LbObstacle::ManagedByAnother(owner.clone()).into()),
+        };
+        if action == PoolAction::Update && is_as_wanted(&seen.manifest, &after, &self.rules) {
+            return Ok(None);
+        }
+        if !seen.version.is_known() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        let before = shown_of(seen, &after);
+        Ok(Some(change(action, Some(before), seen.version.clone(), seen.author.clone())))
+    }
+
+    fn deletion(&self, name: &AddressPoolName, seen: &SeenAddressPool) -> Result<AddressPoolChange, LbObstacle> {
+        Ok(AddressPoolChange {
+            action: PoolAction::Delete,
+            name: name.clone(),
+            api: self.api()?,
+            before: Some(seen.manifest.clone()),
+            after: None,
+            translation: Translation::None,
+            author: seen.author.clone(),
+            hazard: Hazard::None,
+            guard: seen.version.clone(),
+            origin: None,
+        })
+    }
+
+    fn api(&self) -> Result<AddressPoolApi, LbObstacle> {
+        if let Some(why) = hidden(self.observed, ObservedKind::LoadBalancerPool) {
+            return Err(LbObstacle::PoolsHidden(why.to_owned()));
+        }
+        self.observed.address_pool_api().ok_or(LbObstacle::NotServed)
+    }
+}
+
+/// Whether nothing is left to write. What others add to labels and annotations is theirs.
+fn is_as_wanted(seen: &AddressPoolManifest, wanted: &AddressPoolManifest, rules: &LbRules) -> bool {
+    let has = |seen: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>| {
+        wanted.iter().all(|(key, value)| seen.get(key) == Some(value))
+    };
+    has(&seen.labels, &wanted.labels)
+        && has(&seen.annotations, &wanted.annotations)
+        && seen.spec.means_the_same(&wanted.spec, rules)
+}
+
+/// What a pool shows, of labels and annotations what will be written.
+pub(super) fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoolManifest {
+    let only = |seen: &BTreeMap<String, String>, written: &BTreeMap<String, String>| {
+        seen.iter().filter(|(key, _)| written.contains_key(*key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    AddressPoolManifest {
+        labels: only(&seen.manifest.labels, &written.labels),
+        annotations: only(&seen.manifest.annotations, &written.annotations),
+        spec: seen.manifest.spec.clone(),
+    }
+}
+
+/// Who has which addresses.
+pub(super) struct Users(RangeIndex<AddressUser>);
+
+impl Users {
+    pub(super) fn new(observed: &Observed) -> Users {
+        let blocks = observed.shown_blocks().map(|(node, block)| (block.range(), AddressUser::PodCidr(node.clone())));
+        let machines = observed.nodes.values().flat_map(|node| {
+            node.addresses.iter().map(|address| (Range::from(*address), AddressUser::Machine(node.name.clone())))
+        });
+        let services = observed.service_ranges.iter().map(|range| (*range, AddressUser::ServiceCidr));
+        Users(RangeIndex::new(blocks.chain(machines).chain(services)))
+    }
+
+    /// Refuses ranges that the pool does not have yet and that something else uses.
+    pub(super) fn refuse(
+        &self,
+        wanted: &AddressPoolManifest,
+        seen: Option<&SeenAddressPool>,
+    ) -> Result<(), LbObstacle> {
+        let has = |range: &Range| seen.is_some_and(|seen| seen.manifest.spec.ranges().any(|own| own.contains(range)));
+        let used = |range: Range| {
+            let user = self.0.overlapping(&range).min()?;
+            Some(LbObstacle::InUse(range, user.0, user.1.clone()))
+        };
+        match wanted.spec.ranges().filter(|range| !has(range)).find_map(used) {
+            Some(obstacle) => Err(obstacle),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What changes of pools and pins do to each Service, step by step, now and when the operator starts again.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::super::change::{Change, Hazard};
+use super::world::World;
+use crate::lbipam::{
+    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, Settled, conflicts, settle,
+};
+use crate::model::ServiceName;
+use crate::observed::{Observed, ObservedKind};
+
+/// When an address goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LossTime {
+    /// When the change is written.
+    Now,
+    /// When the operator starts again or another one takes over.
+    OperatorRestart,
+    /// When Cilium is upgraded to the newest version that is known here.
+    Upgrade,
+}
+
+/// An address that a Service has and loses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// When.
+    pub when: LossTime,
+    /// Why.
+    pub why: Loss,
+    /// Whether it surely goes.
+    pub certainty: Certainty,
+}
+
+/// What becomes of one Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceEffect {
+    /// The Service.
+    pub service: ServiceName,
+    /// Addresses that go, or may go.
+    pub loses: Vec<LostAddress>,
+    /// Addresses that come.
+    pub gains: Vec<Gain>,
+    /// What it then waits for.
+    pub pending: Vec<Pending>,
+}
+
+/// What changes do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// To Services, by name; those to which nothing happens are left out.
+    pub services: Vec<ServiceEffect>,
+    /// Pools that overlap then and did not before, by name.
+    pub conflicts: BTreeMap<String, Conflict>,
+}
+
+impl Effects {
+    /// Addresses that go, or may go, now or later.
+    pub fn lost(&self) -> impl Iterator<Item = (&ServiceName, &LostAddress)> {
+        self.services.iter().flat_map(|effect| effect.loses.iter().map(move |lost| (&effect.service, lost)))
+    }
+}
+
+/// What these changes do, in their order.
+pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
+    let mut foretelling = Foretelling::new(observed);
+    for change in changes {
+        foretelling.foresee(change);
+    }
+    foretelling.finish()
+}
+
+type Losses = BTreeMap<(ServiceName, IpAddr), (Loss, Certainty)>;
+
+/// Foretells change by change.
+pub(super) struct Foretelling {
+    before: World,
+    world: World,
+    lost: Losses,
+    last: Option<BTreeMap<ServiceName, Outlook>>,
+    sight: Sight,
+}
+
+/// Whether Services could be seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Clear,
+    Blind,
+}
+
+fn lost_of(settled: Settled, include: fn(&Outlook) -> Vec<(IpAddr, Loss, Certainty)>) -> Losses {
+    let of_service = |(name, outlook): (ServiceName, Outlook)| {
+        let lost = include(&outlook).into_iter();
+        lost.map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty))).collect::<Vec<_>>()
+    };
+    settled.outlooks.into_iter().flat_map(of_service).collect()
+}
+
+fn certain(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
+    outlook.loses.iter().map(|(address, why)| (*address, *why, Certainty::Certain)).collect()
+}
+
+/// What is contested may stay.
+fn all(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
+    let contested = outlook.contested.iter().map(|address| (*address, Loss::Taken, Certainty::LeftToChance));
+    contested.chain(certain(outlook)).collect()
+}
+
+impl Foretelling {
+    pub(super) fn new(observed: &Observed) -> Foretelling {
+        let world = World::new(observed);
+        let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
+        let sight = if is_blind { Sight::Blind } else { Sight::Clear };
+        Foretelling { before: world.clone(), world, lost: Losses::new(), last: None, sight }
+    }
+
+    /// Pools and Services after the changes so far.
+    pub(super) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Foresees a change, and notes in it what it means for workloads.
+    pub(super) fn step(&mut self, change: &mut Change) {
+        let takes_away = self.foresee(change);
+        let hazard = match change {
+            Change::AddressPool(pool) if self.sight == Sight::Blind && pool.before.is_some() => Hazard::Destructive,
+            _ if takes_away => Hazard::Destructive,
+            _ => Hazard::None,
+        };
+        match change {
+            Change::AddressPool(change) => change.hazard = hazard,
+            Change::Service(change) => change.hazard = hazard,
+            Change::Node(_) => {}
+        }
+    }
+
+    /// Whether it takes an address away, or may.
+    fn foresee(&mut self, change: &Change) -> bool {
+        if change.as_node().is_some() {
+            return false;
+        }
+        let rules = self.world.rules.clone();
+        let known = self.world.read(&rules);
+        self.world.put(change);
+        let pools = self.world.read(&rules);
+        let settled = settle(&pools, self.world.services.values(), &rules, OperatorState::Running(&known));
+        self.world.mark(&pools, &known);
+        for (name, outlook) in &settled.outlooks {
+            let Some(service) = self.world.services.get_mut(name) else { continue };
+            let given = outlook.gains.iter().filter_map(|gain| match gain {
+                Gain::Exactly(address) => Some(*address),
+                Gain::OneOf { .. } => None,
+            });
+            service.ingress = outlook.keeps.iter().copied().chain(given).collect();
+        }
+        self.last = Some(settled.outlooks.clone());
+        let lost = lost_of(settled, all);
+        let takes_away = !lost.is_empty();
+        for (address, (why, certainty)) in lost {
+            let known = self.lost.entry(address).or_insert((why, certainty));
+            if certainty == Certainty::Certain {
+                *known = (why, certainty);
+            }
+        }
+        takes_away
+    }
+
+    pub(super) fn finish(mut self) -> Effects {
+        let Some(last) = self.last.take() else { return Effects::default() };
+        let rules = self.before.rules.clone();
+        let pools = self.before.read(&rules);
+        let running = OperatorState::Running(&pools);
+        let anyway = settle(&pools, self.before.services.values(), &rules, running);
+        let mut effects: BTreeMap<ServiceName, ServiceEffect> = BTreeMap::new();
+        for (name, outlook) in last {
+            let before = anyway.outlooks.get(&name);
+            let gains = outlook.gains.into_iter().filter(|gain| before.is_none_or(|b| !b.gains.contains(gain)));
+            let pending = outlook.pending.into_iter().filter(|why| before.is_none_or(|b| !b.pending.contains(why)));
+            let (gains, pending) = (gains.collect(), pending.collect());
+            effects.insert(name.clone(), ServiceEffect { service: name, loses: Vec::new(), gains, pending });
+        }
+        let anyway = lost_of(anyway, certain);
+        for ((name, address), when, why, certainty) in self.losses(&rules, &anyway) {
+            if let Some(effect) = effects.get_mut(&name) {
+                effect.loses.push(LostAddress { address, when, why, certainty });
+            }
+        }
+        let is_one =
+            |effect: &ServiceEffect| !(effect.loses.is_empty() && effect.gains.is_empty() && effect.pending.is_empty());
+        Effects { services: effects.into_values().filter(is_one).collect(), conflicts: self.conflicts(&rules) }
+    }
+
+    /// Pools that overlap then, and did not before.
+    fn conflicts(&self, rules: &LbRules) -> BTreeMap<String, Conflict> {
+        let (before, after) = (self.before.read(rules), self.world.read(rules));
+        let known = conflicts(&before, OperatorState::Running(&before));
+        let new = conflicts(&after, OperatorState::Running(&after));
+        new.into_iter()
+            .filter(|(name, _)| !known.contains_key(name))
+            .map(|(name, conflict)| (name.to_owned(), conflict))
+            .collect()
+    }
+
+    /// Every address that goes because of the changes, each with the first time at which it does.
+    fn losses(&self, rules: &LbRules, anyway: &Losses) -> Vec<((ServiceName, IpAddr), LossTime, Loss, Certainty)> {
+        // What was taken away and given back by a later change has not gone.
+        let is_back = |(name, address): &(ServiceName, IpAddr), certainty: Certainty| {
+            let service = self.world.services.get(name);
+            certainty == Certainty::Certain && service.is_some_and(|service| service.ingress.contains(address))
+        };
+        let mut losses = Vec::new();
+        let mut told: Losses = anyway.clone();
+        let now = self.lost.iter().filter(|(lost, (_, certainty))| !is_back(lost, *certainty));
+        let now: Losses = now.map(|(lost, why)| (lost.clone(), *why)).collect();
+        let upgraded = rules.upgraded();
+        let times = [
+            (LossTime::Now, now),
+            (LossTime::OperatorRestart, self.lost_at_start(rules)),
+            (LossTime::Upgrade, self.lost_at_start(&upgraded)),
+        ];
+        for (when, lost) in times {
+            for (address, (why, certainty)) in lost {
+                if told.insert(address.clone(), (why, certainty)).is_none() {
+                    losses.push((address, when, why, certainty));
+                }
+            }
+        }
+        losses
+    }
+
+    /// Addresses that go when an operator of these rules starts, and would not have gone before the changes.
+    fn lost_at_start(&self, rules: &LbRules) -> Losses {
+        let at_start = |world: &World| {
+            let pools = world.read(rules);
+            lost_of(settle(&pools, world.services.values(), rules, OperatorState::Restarted), certain)
+        };
+        let before = at_start(&self.before);
+        let mut lost = at_start(&self.world);
+        lost.retain(|address, _| !before.contains_key(address));
+        lost
+    }
+}

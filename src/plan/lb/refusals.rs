@@ -1,0 +1,83 @@
+//! What about LoadBalancer addresses speaks against applying a plan as a whole.
+
+use super::super::change::Change;
+use super::super::limits::Refusal;
+use super::change::PoolAction;
+use super::foretell::Effects;
+use crate::desired::Desired;
+use crate::lbipam::Certainty;
+use crate::model::{Rule, Waiver};
+use crate::observed::Observed;
+
+/// Services that a refusal names; more are counted.
+const NAMED: usize = 5;
+
+pub(in crate::plan) fn refusals(
+    changes: &[Change],
+    effects: &Effects,
+    desired: &Desired,
+    observed: &Observed,
+) -> Vec<Refusal> {
+    let mut refusals: Vec<Refusal> = lost_addresses(effects).into_iter().collect();
+    refusals.extend(left_to_chance(effects));
+    refusals.extend(last_pools(changes, desired, observed));
+    refusals
+}
+
+fn lost_addresses(effects: &Effects) -> Option<Refusal> {
+    let count = u32::try_from(effects.lost().count()).unwrap_or(u32::MAX);
+    if count == 0 {
+        return None;
+    }
+    let named: Vec<String> =
+        effects.lost().take(NAMED).map(|(service, lost)| format!("{service} {}", lost.address)).collect();
+    let more = if named.len() < count as usize {
+        format!(" and {} more", count as usize - named.len())
+    } else {
+        String::new()
+    };
+    let waiver = Waiver::LostAddresses(count);
+    let message = match count {
+        1 => format!("1 address would or may go from its Service, now or later: {}", named.join(", ")),
+        _ => format!("{count} addresses would or may go from their Services, now or later: {}{more}", named.join(", ")),
+    };
+    let help = format!("leave the pools as they are, or plan again with --waive {waiver}");
+    Some(Refusal { rule: Rule("lost-addresses"), message, help, waiver: Some(waiver) })
+}
+
+/// Of two pools that overlap, either might be put out of use, with all its Services.
+fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
+    let open = effects.conflicts.iter().filter(|(_, conflict)| conflict.certainty == Certainty::LeftToChance);
+    let refusal = |(name, conflict): (&String, &crate::lbipam::Conflict)| Refusal {
+        rule: Rule("left-to-chance"),
+        message: format!(
+            "CiliumLoadBalancerIPPool `{}` would overlap `{}` ({} and {}), and it is left to chance which of them Cilium puts out of use",
+            name.escape_debug(),
+            conflict.with.escape_debug(),
+            conflict.range,
+            conflict.with_range
+        ),
+        help: "take the addresses out of one of them, in a change of its own".to_owned(),
+        waiver: None,
+    };
+    open.map(refusal).collect()
+}
+
+/// A directory that has no pool any more is more often the wrong one than a wish.
+fn last_pools(changes: &[Change], desired: &Desired, observed: &Observed) -> Option<Refusal> {
+    let deleted =
+        |change: &&Change| matches!(change, Change::AddressPool(change) if change.action == PoolAction::Delete);
+    let count = changes.iter().filter(deleted).count();
+    let is_left = observed.address_pools.values().filter(|pool| pool.is_ours()).count() > count;
+    if count == 0 || is_left || !desired.address_pools.is_empty() {
+        return None;
+    }
+    Some(Refusal {
+        rule: Rule("last-address-pools"),
+        message: format!(
+            "the files have no CiliumLoadBalancerIPPool, and all that are ours would be deleted ({count})"
+        ),
+        help: format!("bring one back, or plan again with --waive {}", Waiver::LastAddressPools),
+        waiver: Some(Waiver::LastAddressPools),
+    })
+}

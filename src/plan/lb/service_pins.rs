@@ -1,0 +1,136 @@
+//! Which Services are to ask for other addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::super::change::{Change, Hazard, Target};
+use super::change::{ServiceAction, ServiceChange, annotation_value};
+use super::obstacle::LbObstacle;
+use super::world::World;
+use super::{LbPlan, blocked, hidden};
+use crate::desired::{Desired, ServicePin};
+use crate::lbipam::{
+    ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts, may_share,
+};
+use crate::model::{Finding, ObjectRef, Rule, ServiceName, Severity};
+use crate::net::Range;
+use crate::observed::{Observed, ObservedKind};
+use crate::plan::{Blocked, BlockedReason};
+
+pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan: &mut LbPlan) {
+    if desired.service_pins.is_empty() {
+        return;
+    }
+    let pools = pools_in_use(world);
+    let pinning = Pinning { desired, world, pools };
+    for pin in desired.service_pins.values() {
+        let target = Target::Service(pin.service.clone());
+        let Some(service) = world.services.get(&pin.service) else {
+            match hidden(observed, ObservedKind::Service) {
+                Some(why) => {
+                    let obstacle = LbObstacle::ServicesHidden(why.to_owned());
+                    plan.blocked.push(blocked(target, obstacle, Some(&pin.origin)));
+                }
+                None => plan.findings.push(missing(pin)),
+            }
+            continue;
+        };
+        match pinning.of(pin, service) {
+            Ok(Some(change)) => plan.changes.push(Change::Service(change)),
+            Ok(None) => plan.unchanged.push(target),
+            Err(reason) => plan.blocked.push(Blocked { target, reason, origin: Some(pin.origin.clone()) }),
+        }
+    }
+}
+
+fn missing(pin: &ServicePin) -> Finding {
+    let message = format!("Service `{}` is pinned, and there is no LoadBalancer Service of that name yet", pin.service);
+    let finding = Finding::new(Severity::Info, Rule("pinned-service-missing"), message);
+    let finding = finding.about(ObjectRef::service(&pin.service)).at(&pin.origin, "not there");
+    finding.help("nothing, if it is still to come: plan again when it is there")
+}
+
+/// Pools that give addresses.
+fn pools_in_use(world: &World) -> Vec<AddressPool> {
+    let pools = world.read(&world.rules);
+    let out: BTreeSet<String> = conflicts(&pools, OperatorState::Running(&pools))
+        .into_iter()
+        .filter(|(_, conflict)| conflict.certainty == Certainty::Certain)
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    pools.into_iter().filter(|pool| pool.state == ServingState::Enabled && !out.contains(&pool.name)).collect()
+}
+
+struct Pinning<'p> {
+    desired: &'p Desired,
+    world: &'p World,
+    pools: Vec<AddressPool>,
+}
+
+impl Pinning<'_> {
+    fn of(&self, pin: &ServicePin, service: &LbService) -> Result<Option<ServiceChange>, BlockedReason> {
+        let rules = &self.world.rules;
+        let addresses: Vec<IpAddr> = pin.addresses.iter().map(|pinned| pinned.address).collect();
+        let obstacle = self.obstacle(pin, &addresses, service);
+        if let Some(obstacle) = obstacle {
+            return Err(obstacle.into());
+        }
+        let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
+        if set(&service.requested(rules)) == set(&addresses) {
+            return Ok(None);
+        }
+        if !service.version.is_known() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        let key = rules.addresses_annotation();
+        Ok(Some(ServiceChange {
+            action: ServiceAction::Pin,
+            service: pin.service.clone(),
+            key,
+            before: service.addresses.clone().at(ADDRESSES, key).and_then(|value| value.clone()),
+            after: Some(annotation_value(&addresses)),
+            hazard: Hazard::None,
+            guard: service.version.clone(),
+            origin: Some(pin.origin.clone()),
+        }))
+    }
+
+    fn obstacle(&self, pin: &ServicePin, addresses: &[IpAddr], service: &LbService) -> Option<LbObstacle> {
+        if self.world.rules.class_use(service.class.as_deref()) != ClassUse::Ours {
+            return Some(LbObstacle::AnotherController(service.class.clone().unwrap_or_default()));
+        }
+        if let Some(address) = service.spec_address.filter(|address| !addresses.contains(address)) {
+            return Some(LbObstacle::AsksInSpec(address));
+        }
+        let outside = addresses.iter().find(|address| !self.gives(**address, service));
+        if let Some(address) = outside {
+            return Some(LbObstacle::OutsidePools(*address));
+        }
+        addresses.iter().find_map(|address| Some(LbObstacle::HeldBy(*address, self.holder(*address, pin, service)?)))
+    }
+
+    /// Whether a pool in use gives the address to the Service.
+    fn gives(&self, address: IpAddr, service: &LbService) -> bool {
+        let covers = |pool: &AddressPool| {
+            pool.ranges.iter().any(|range| {
+                let is_edge = address == range.range.first() || address == range.range.last();
+                let is_kept_back = is_edge && self.world.rules.reserves_first_and_last(pool.first_last, range);
+                range.range.contains(&Range::from(address)) && !is_kept_back
+            })
+        };
+        self.pools.iter().any(|pool| pool.selects(&service.labels) && covers(pool))
+    }
+
+    /// Another Service that has the address, or is pinned to it before this one, and cannot share it.
+    fn holder(&self, address: IpAddr, pin: &ServicePin, service: &LbService) -> Option<ServiceName> {
+        let pinned: BTreeMap<&ServiceName, &ServicePin> = self.desired.service_pins.iter().collect();
+        let is_pinned = |other: &ServicePin| other.addresses.iter().any(|pinned| pinned.address == address);
+        let has = |other: &&LbService| match pinned.get(&other.name) {
+            // The first of two pins wins. One that is to move away is in the way until it has moved.
+            Some(other_pin) if is_pinned(other_pin) => other.name < pin.service || other.ingress.contains(&address),
+            Some(_) | None => other.ingress.contains(&address),
+        };
+        let others = self.world.services.values().filter(|other| other.name != pin.service).filter(has);
+        others.into_iter().find(|other| !may_share(other, service, &self.world.rules)).map(|other| other.name.clone())
+    }
+}

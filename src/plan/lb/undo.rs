@@ -1,0 +1,224 @@
+//! Taking changes of pools and pins back.
+
+use std::collections::BTreeMap;
+
+use super::super::Blocked;
+use super::super::change::{Change, Hazard, Target};
+use super::super::document::{ChangeDocument, EditDocument, PlanDocument};
+use super::address_pools::Users;
+use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
+use super::foretell::Foretelling;
+use super::obstacle::LbObstacle;
+use super::{Effects, blocked, hidden};
+use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Translation};
+use crate::model::{AddressPoolName, ObjectVersion, ServiceName};
+use crate::observed::{Observed, ObservedKind, SeenAddressPool};
+
+/// The change that takes this one back.
+pub(in crate::plan) fn inverted(change: &Change) -> Option<Change> {
+    match change {
+        Change::Node(_) => None,
+        Change::AddressPool(change) => Some(Change::AddressPool(Box::new(AddressPoolChange {
+            action: action(change.after.as_ref(), change.before.as_ref()),
+            before: change.after.clone(),
+            after: change.before.clone(),
+            translation: Translation::None,
+            hazard: Hazard::None,
+            origin: None,
+            ..(**change).clone()
+        }))),
+        Change::Service(change) => Some(Change::Service(ServiceChange {
+            action: ServiceAction::Restore,
+            before: change.after.clone(),
+            after: change.before.clone(),
+            hazard: Hazard::None,
+            origin: None,
+            ..change.clone()
+        })),
+    }
+}
+
+fn action(before: Option<&AddressPoolManifest>, after: Option<&AddressPoolManifest>) -> PoolAction {
+    match (before, after) {
+        (None, _) => PoolAction::Create,
+        (_, None) => PoolAction::Delete,
+        _ => PoolAction::Restore,
+    }
+}
+
+/// What was observed, as it would be after these changes.
+pub(in crate::plan) fn after<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Observed {
+    let mut foretelling = Foretelling::new(observed);
+    for change in changes {
+        foretelling.step(&mut change.clone());
+    }
+    let world = foretelling.world().clone();
+    Observed { address_pools: world.pools, services: world.services, ..observed.clone() }
+}
+
+/// What an undo plan asks for of pools and pins, as far as they show what was applied.
+pub(in crate::plan) fn undone(saved: &PlanDocument, observed: &Observed) -> (Vec<Change>, Vec<Blocked>, Effects) {
+    let undoing = Undoing { observed, rules: observed.lb_rules(), users: Users::new(observed) };
+    let (mut changes, mut blocked) = (Vec::new(), Vec::new());
+    let mut foretelling = Foretelling::new(observed);
+    for wanted in &saved.changes {
+        let outcome = match (&wanted.edit, wanted.undo.as_ref()) {
+            (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
+                undoing.pool(wanted, from.as_ref(), to.as_ref())
+            }
+            (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) if wanted.kind == "Service" => {
+                undoing.service(wanted, from, to).map(|change| Ok(Change::Service(change)))
+            }
+            _ => None,
+        };
+        match outcome {
+            Some(Ok(mut change)) => {
+                foretelling.step(&mut change);
+                changes.push(change);
+            }
+            Some(Err(reason)) => blocked.push(reason),
+            None => {}
+        }
+    }
+    (changes, blocked, foretelling.finish())
+}
+
+struct Undoing<'u> {
+    observed: &'u Observed,
+    rules: LbRules,
+    users: Users,
+}
+
+impl Undoing<'_> {
+    fn pool(
+        &self,
+        wanted: &ChangeDocument,
+        from: Option<&AddressPoolManifest>,
+        to: Option<&AddressPoolManifest>,
+    ) -> Option<Result<Change, Blocked>> {
+        let name: AddressPoolName = wanted.name.parse().ok()?;
+        let seen = self.observed.address_pools.get(name.as_str());
+        let is_readable = |manifest: &AddressPoolManifest| {
+            manifest.spec.cidrs.iter().chain(&manifest.spec.blocks).all(|block: &AddressBlock| block.range().is_some())
+        };
+        if from == to || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
+            return None;
+        }
+        let refused = to.and_then(|to| self.users.refuse(to, seen).err()).or_else(|| self.unreachable());
+        let api = match (refused, self.observed.address_pool_api()) {
+            (None, Some(api)) => api,
+            (obstacle, _) => {
+                let obstacle = obstacle.unwrap_or(LbObstacle::NotServed);
+                return Some(Err(blocked(Target::AddressPool(name), obstacle, None)));
+            }
+        };
+        Some(Ok(Change::AddressPool(Box::new(AddressPoolChange {
+            action: action(from, to),
+            name,
+            api,
+            before: from.cloned(),
+            after: to.cloned(),
+            translation: Translation::None,
+            author: None,
+            hazard: Hazard::None,
+            guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
+            origin: None,
+        }))))
+    }
+
+    fn unreachable(&self) -> Option<LbObstacle> {
+        hidden(self.observed, ObservedKind::LoadBalancerPool).map(|why| LbObstacle::PoolsHidden(why.to_owned()))
+    }
+
+    fn service(
+        &self,
+        wanted: &ChangeDocument,
+        from: &BTreeMap<String, Option<String>>,
+        to: &BTreeMap<String, Option<String>>,
+    ) -> Option<ServiceChange> {
+        let name: ServiceName = wanted.name.parse().ok()?;
+        let service = self.observed.services.get(&name)?;
+        let (key, before, after) = one_annotation(from, to)?;
+        let shown = service.addresses.clone().at(ADDRESSES, key).and_then(|value| value.clone());
+        if service.version.uid != wanted.guard.uid || shown != before || before == after {
+            return None;
+        }
+        Some(ServiceChange {
+            action: ServiceAction::Restore,
+            service: name,
+            key,
+            before,
+            after,
+            hazard: Hazard::None,
+            guard: service.version.clone(),
+            origin: None,
+        })
+    }
+}
+
+type Value = Option<String>;
+
+/// The one annotation of an edit and of what it takes back, if it is one that asks for addresses.
+fn one_annotation(
+    from: &BTreeMap<String, Value>,
+    to: &BTreeMap<String, Value>,
+) -> Option<(&'static str, Value, Value)> {
+    let ([(key, before)], [(same, after)]) = (&from.iter().collect::<Vec<_>>()[..], &to.iter().collect::<Vec<_>>()[..])
+    else {
+        return None;
+    };
+    let known = ADDRESSES.into_iter().find(|known| known == key && known == same)?;
+    Some((known, (*before).clone(), (*after).clone()))
+}
+
+/// Whether a pool shows `shown`, and not `other`, in everything in which the two differ.
+fn is(
+    seen: Option<&SeenAddressPool>,
+    shown: Option<&AddressPoolManifest>,
+    other: Option<&AddressPoolManifest>,
+    rules: &LbRules,
+) -> bool {
+    let (Some(seen), Some(shown)) = (seen, shown) else { return seen.is_none() && shown.is_none() };
+    let seen = &seen.manifest;
+    let nothing = AddressPoolManifest::default();
+    let other = other.unwrap_or(&nothing);
+    let same = |seen: &BTreeMap<String, String>, shown: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+        shown.keys().chain(other.keys()).all(|key| seen.get(key) == shown.get(key))
+    };
+    same(&seen.labels, &shown.labels, &other.labels)
+        && same(&seen.annotations, &shown.annotations, &other.annotations)
+        && seen.spec.means_the_same(&shown.spec, rules)
+}
+
+/// Whether what was planned is there.
+pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    match (&saved.edit, saved.undo.as_ref()) {
+        (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
+            let seen = observed.address_pools.get(&saved.name);
+            is(seen, to.as_ref(), from.as_ref(), &observed.lb_rules())
+        }
+        (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) => {
+            let service = saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
+            let Some(service) = service.filter(|service| service.version.uid == saved.guard.uid) else { return false };
+            let Some((key, after, _)) = one_annotation(to, from) else { return false };
+            service.addresses.clone().at(ADDRESSES, key).is_some_and(|value| *value == after)
+        }
+        _ => false,
+    }
+}
+
+/// Whether there is nothing left to take back.
+pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    let service = || saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
+    match saved.kind.as_str() {
+        "Service" => service().is_none_or(|service| service.version.uid != saved.guard.uid),
+        _ => !observed.address_pools.contains_key(&saved.name),
+    }
+}
+
+impl AddressPoolChange {
+    /// The object that the write depends on, where there is one.
+    pub fn guard(&self) -> Option<&ObjectVersion> {
+        self.before.as_ref().map(|_| &self.guard)
+    }
+}

@@ -1,0 +1,113 @@
+//! LoadBalancer pools, pins and Services of a plan, for a person at a terminal.
+
+use super::human::{Detail, limit, more};
+use super::manifest_diff::manifest_diff;
+use super::text::{Paint, count, printable};
+use crate::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
+
+/// `LoadBalancer: 1 pool to create, …`; empty where nothing changes.
+pub(super) fn headline(summary: &LbSummary) -> String {
+    let LbSummary { create, update, adopt, delete, pin, unchanged, lost_addresses } = summary;
+    if summary.changes_nothing() {
+        return match unchanged {
+            0 => String::new(),
+            _ => format!("LoadBalancer: {unchanged} unchanged.\n"),
+        };
+    }
+    let lost = match lost_addresses {
+        0 => "no Service loses an address".to_owned(),
+        1 => "1 address would or may go".to_owned(),
+        lost => format!("{lost} addresses would or may go"),
+    };
+    let text = format!(
+        "LoadBalancer: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete, {pin} to pin; {unchanged} unchanged, {lost}."
+    );
+    format!("{}\n", Paint::Bold.on(&text))
+}
+
+/// Pools with their diffs, and pins.
+pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
+    let mut text = String::new();
+    for (kind, title) in [("CiliumLoadBalancerIPPool", "LoadBalancer pools"), ("Service", "Services that are pinned")] {
+        let of_kind: Vec<&ChangeDocument> = changes.iter().filter(|change| change.kind == kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("\n{} ({})\n", Paint::Bold.on(title), count(of_kind.len(), "change")));
+        let shown = &of_kind[..of_kind.len().min(limit(detail))];
+        for change in shown {
+            text.push_str(&line(change));
+            for line in manifest_diff(change) {
+                text.push_str(&format!("      {}\n", painted(&line)));
+            }
+        }
+        text.push_str(&more(of_kind.len() - shown.len()));
+    }
+    text
+}
+
+fn line(change: &ChangeDocument) -> String {
+    let (sign, paint) = match change.action.as_str() {
+        "create" => ("+", Paint::Green),
+        "delete" => ("-", Paint::Red),
+        _ => ("~", Paint::Yellow),
+    };
+    let values = |values: &[String]| if values.is_empty() { "none".to_owned() } else { values.join(" ") };
+    let (before, after) = (values(&change.before), values(&change.after));
+    let values = if before == after || change.before.is_empty() { after } else { format!("{before} -> {after}") };
+    let head = format!(
+        "  {} {} {}  {}  {}",
+        paint.on(sign),
+        printable(&change.action),
+        printable(&change.name),
+        printable(&values),
+        printable(&change.write_path),
+    );
+    format!("{}\n      {}\n", head.trim_end(), Paint::Dim.on(&printable(&change.reason)))
+}
+
+fn painted(line: &str) -> String {
+    let text = printable(line);
+    match line.chars().next() {
+        Some('+') => Paint::Green.on(&text),
+        Some('-') => Paint::Red.on(&text),
+        Some('@') => Paint::Dim.on(&text),
+        _ => text.into_owned(),
+    }
+}
+
+/// What becomes of Services, those that lose something first.
+pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> String {
+    if services.is_empty() {
+        return String::new();
+    }
+    let mut sorted: Vec<&ServiceEffectDocument> = services.iter().collect();
+    sorted.sort_by_key(|service| service.loses.is_empty());
+    let mut text = format!("\n{} ({})\n", Paint::Bold.on("what becomes of Services"), count(services.len(), "Service"));
+    // Whoever loses an address is named, however many there are.
+    let losing = sorted.iter().filter(|service| !service.loses.is_empty()).count();
+    let shown = &sorted[..sorted.len().min(limit(detail).max(losing))];
+    for service in shown {
+        let (sign, paint) = if service.loses.is_empty() { ("+", Paint::Green) } else { ("!", Paint::Red) };
+        let name = format!("{}/{}", service.namespace, service.name);
+        let what = effect_parts(service).join("; ");
+        text.push_str(&format!("  {} {}  {}\n", paint.on(sign), printable(&name), printable(&what)));
+    }
+    text + &more(sorted.len() - shown.len())
+}
+
+/// `loses 20.0.10.1 now: no pool covers it`, and so on.
+pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
+    let loses = service.loses.iter().map(|lost| {
+        let verb = if lost.certainty == "certain" { "loses" } else { "may lose" };
+        let when = match lost.when.as_str() {
+            "now" => "now",
+            "operator-restart" => "when the operator restarts",
+            "upgrade" => "when Cilium is upgraded",
+            other => other,
+        };
+        format!("{verb} {} {when}: {}", lost.address, lost.reason)
+    });
+    let pending = service.pending.iter().map(|reason| format!("then waits: {reason}"));
+    loses.chain(service.gains.iter().cloned()).chain(pending).collect()
+}
