@@ -10,7 +10,7 @@ fn warning(rule: &'static str, message: String) -> Finding {
 }
 
 pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    if observed.nodes.is_empty() {
+    if observed.nodes.is_empty() && !desired.pools.is_empty() {
         let finding = warning("no-nodes", "the cluster has no nodes".to_owned());
         return vec![finding.help("check that it is the cluster that you mean")];
     }

@@ -45,7 +45,7 @@ fn shown(server: &Server) -> Value {
 }
 
 /// What is shown once Cilium's figures are there and are ours.
-fn settled(server: &Server) -> Value {
+pub fn settled(server: &Server) -> Value {
     let is_settled = |shown: &Value| {
         let number = |value: &Value| value.as_str().and_then(|text| text.parse::<u64>().ok());
         // Of the others, Cilium up to 1.16.0 may leave one as it was until something else happens (cilium#41536).
@@ -63,7 +63,7 @@ fn settled(server: &Server) -> Value {
 }
 
 /// The columns that `kubectl get ippools` prints, without the age.
-fn by_kubectl(server: &Server) -> Vec<Vec<String>> {
+pub fn by_kubectl(server: &Server) -> Vec<Vec<String>> {
     let mut kubectl = server.plane.kubectl(&server.programs).unwrap();
     let output = kubectl.args(["get", "ippools", "--no-headers"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -71,7 +71,7 @@ fn by_kubectl(server: &Server) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split_whitespace().take(4).map(str::to_owned).collect()).collect()
 }
 
-fn by_us(shown: &Value) -> Vec<Vec<String>> {
+pub fn by_us(shown: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let row = |pool: &Value| {
         vec![text(&pool["name"]), pool["disabled"].to_string(), text(&pool["conflicting"]), text(&pool["available"])]

@@ -10,6 +10,7 @@ mod examples;
 mod hostile_server;
 mod hostile_text;
 mod lb;
+mod lb_apply;
 mod lb_edits;
 mod lock;
 mod properties;

@@ -138,7 +138,7 @@ impl Foretelling {
     }
 
     /// Whether it takes an address away, or may.
-    fn foresee(&mut self, change: &Change) -> bool {
+    pub(super) fn foresee(&mut self, change: &Change) -> bool {
         if change.as_node().is_some() {
             return false;
         }

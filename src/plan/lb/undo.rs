@@ -14,6 +14,12 @@ use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Trans
 use crate::model::{AddressPoolName, ObjectVersion, ServiceName};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 
+/// The same when the undo plan is made and when it is applied, and so the worst that it may be: what Services get in between must not make
+/// the plan stale.
+fn hazard(before: Option<&AddressPoolManifest>) -> Hazard {
+    before.map_or(Hazard::None, |_| Hazard::Destructive)
+}
+
 /// The change that takes this one back.
 pub(in crate::plan) fn inverted(change: &Change) -> Option<Change> {
     match change {
@@ -23,7 +29,7 @@ pub(in crate::plan) fn inverted(change: &Change) -> Option<Change> {
             before: change.after.clone(),
             after: change.before.clone(),
             translation: Translation::None,
-            hazard: Hazard::None,
+            hazard: hazard(change.after.as_ref()),
             origin: None,
             ..(**change).clone()
         }))),
@@ -31,7 +37,7 @@ pub(in crate::plan) fn inverted(change: &Change) -> Option<Change> {
             action: ServiceAction::Restore,
             before: change.after.clone(),
             after: change.before.clone(),
-            hazard: Hazard::None,
+            hazard: Hazard::Destructive,
             origin: None,
             ..change.clone()
         })),
@@ -50,7 +56,7 @@ fn action(before: Option<&AddressPoolManifest>, after: Option<&AddressPoolManife
 pub(in crate::plan) fn after<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Observed {
     let mut foretelling = Foretelling::new(observed);
     for change in changes {
-        foretelling.step(&mut change.clone());
+        foretelling.foresee(change);
     }
     let world = foretelling.world().clone();
     Observed { address_pools: world.pools, services: world.services, ..observed.clone() }
@@ -72,8 +78,8 @@ pub(in crate::plan) fn undone(saved: &PlanDocument, observed: &Observed) -> (Vec
             _ => None,
         };
         match outcome {
-            Some(Ok(mut change)) => {
-                foretelling.step(&mut change);
+            Some(Ok(change)) => {
+                foretelling.foresee(&change);
                 changes.push(change);
             }
             Some(Err(reason)) => blocked.push(reason),
@@ -120,7 +126,7 @@ impl Undoing<'_> {
             after: to.cloned(),
             translation: Translation::None,
             author: None,
-            hazard: Hazard::None,
+            hazard: hazard(from),
             guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
             origin: None,
         }))))
@@ -149,7 +155,7 @@ impl Undoing<'_> {
             key,
             before,
             after,
-            hazard: Hazard::None,
+            hazard: Hazard::Destructive,
             guard: service.version.clone(),
             origin: None,
         })
