@@ -71,6 +71,13 @@ struct Serving<'p> {
     taken: u128,
 }
 
+impl Serving<'_> {
+    /// Whether addresses are given from it: the operator that runs does so too from a pool out of use that was edited just now.
+    fn gives(&self) -> bool {
+        self.use_of.is_ok() || self.imports.is_ok()
+    }
+}
+
 /// An address that is promised to Services of one sharing key, and not known yet.
 struct Promised<'p> {
     gain: Gain,
@@ -300,8 +307,7 @@ impl<'p> Settling<'p> {
     }
 
     fn request<'s: 'p>(&mut self, service: &'s LbService, address: IpAddr) -> Result<(), Pending> {
-        let covers =
-            |serving: &Serving<'_>| serving.use_of.is_ok() && serving.range.range.contains(&Range::from(address));
+        let covers = |serving: &Serving<'_>| serving.gives() && serving.range.range.contains(&Range::from(address));
         let Some(place) =
             self.ranges.iter().position(|serving| covers(serving) && serving.pool.selects(&service.labels))
         else {
@@ -327,9 +333,7 @@ impl<'p> Settling<'p> {
             return Ok(gain);
         }
         let is_candidate = |serving: &Serving<'_>| {
-            (serving.use_of.is_ok() || serving.imports.is_ok())
-                && serving.range.range.family() == family
-                && serving.pool.selects(&service.labels)
+            serving.gives() && serving.range.range.family() == family && serving.pool.selects(&service.labels)
         };
         let places: Vec<usize> = self
             .ranges

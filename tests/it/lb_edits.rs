@@ -1,14 +1,19 @@
-//! Edits of LoadBalancer pools on the real operator: no Service loses an address that was not named before.
+//! Edits of LoadBalancer pools on the real operator: no Service loses an address, or gets one, that was not named before. Edits of the
+//! files, planned and applied; and edits by others, of pools that overlap as no files of ours may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use cilium_ipam::apply::{Event, Stop};
 use cilium_ipam::cluster::live::{Connection, LiveCluster};
 use cilium_ipam::cluster::observe;
-use cilium_ipam::lbipam::{AddressPool, OperatorState, Settled, settle};
-use cilium_ipam::model::ServiceName;
+use cilium_ipam::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle};
+use cilium_ipam::model::{ServiceName, Waiver};
 use cilium_ipam::observed::Observed;
+use cilium_ipam::plan::{LossTime, Plan};
+use cilium_ipam::run::{BATCH, Job, Sending, apply_until_settled, load, observe_and_plan};
 use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Random, wait_until};
 use tokio::runtime::Runtime;
@@ -17,6 +22,8 @@ use super::lb::{LIMIT, POOLS, SERVICES, address_pool, operator, server, service}
 use super::server::Server;
 
 const EDITS: u64 = 200;
+const EDITS_BY_OTHERS: u64 = 60;
+/// Another one is tried with `LB_EDITS_SEED=8 cargo test --test it -- lb_edits`.
 const SEED: u64 = 7;
 /// Few, small and overlapping, so that edits hit what is in use.
 const RANGES: [&str; 8] = [
@@ -30,6 +37,12 @@ const RANGES: [&str; 8] = [
     "10.7.2.0/30",
 ];
 const COLORS: [&str; 3] = ["red", "green", "blue"];
+
+fn random() -> Random {
+    let seed = std::env::var("LB_EDITS_SEED").ok().map_or(SEED, |seed| seed.parse().unwrap());
+    println!("LB_EDITS_SEED={seed}");
+    Random::new(seed)
+}
 
 fn some_blocks(random: &mut Random) -> Value {
     let chosen: BTreeSet<usize> = (0..=random.below(2)).map(|_| random.below(RANGES.len())).collect();
@@ -64,12 +77,47 @@ impl Bench {
     }
 
     fn observe(&self) -> Observed {
-        let connection = Connection {
-            kubeconfig: Some(self.server.plane.kubeconfig().to_owned()),
-            context: None,
-            patience: Duration::from_secs(30),
-        };
-        self.runtime.block_on(async { observe(&LiveCluster::connect(connection).await.unwrap()).await.unwrap() })
+        self.runtime.block_on(async { observe(&self.connect().await).await.unwrap() })
+    }
+
+    async fn connect(&self) -> LiveCluster {
+        let kubeconfig = Some(self.server.plane.kubeconfig().to_owned());
+        let connection = Connection { kubeconfig, context: None, patience: Duration::from_secs(30) };
+        LiveCluster::connect(connection).await.unwrap()
+    }
+
+    /// Twelve Services of three colors, some of which ask for an address.
+    fn services(&self) {
+        for index in 0..12 {
+            let color = COLORS[index % COLORS.len()];
+            let annotations =
+                if index % 4 == 3 { json!({"lbipam.cilium.io/ips": format!("10.7.0.{index}")}) } else { json!({}) };
+            let mut service = service(&format!("s{index}"), &json!({"color": color}));
+            service["metadata"]["annotations"] = annotations;
+            self.server.plane.create(SERVICES, &service).unwrap();
+        }
+    }
+
+    /// Plans from the files and applies, whatever it takes; `None` where that is refused for good.
+    fn apply_files(&self) -> Option<Plan> {
+        self.runtime.block_on(async {
+            let loaded = load(&self.server.folder.join("pools"));
+            assert!(!loaded.has_errors(), "{:?}", loaded.findings);
+            let waivers = [Waiver::LostAddresses(u32::MAX), Waiver::LastAddressPools].into();
+            let job = Job::saved(&loaded, None, &waivers);
+            let cluster = self.connect().await;
+            let (observed, plan) = observe_and_plan(&cluster, &job).await.unwrap();
+            if !job.refusals(&plan.changes, &observed).is_empty() {
+                return None;
+            }
+            let (stop, mut on_event) = (Stop::default(), |_: Event<'_>| {});
+            let mut sending =
+                Sending { batch: BATCH, parallelism: NonZeroUsize::MIN, stop: &stop, on_event: &mut on_event };
+            let (applied, failure) =
+                apply_until_settled(&cluster, &job, observed, plan.changes.clone(), &mut sending).await;
+            assert!(failure.is_none() && applied.remaining().count() == 0, "{failure:?} {applied:?}");
+            Some(plan)
+        })
     }
 
     fn pool(&self, name: &str, spec: &Value) {
@@ -191,17 +239,10 @@ fn told(
 }
 
 #[test]
-fn edits_take_no_address_that_was_not_named() {
+fn edits_by_others_take_no_address_that_was_not_named() {
     let mut bench = Bench::start();
-    let mut random = Random::new(SEED);
-    for index in 0..12 {
-        let color = COLORS[index % COLORS.len()];
-        let annotations =
-            if index % 4 == 3 { json!({"lbipam.cilium.io/ips": format!("10.7.0.{index}")}) } else { json!({}) };
-        let mut service = service(&format!("s{index}"), &json!({"color": color}));
-        service["metadata"]["annotations"] = annotations;
-        bench.server.plane.create(SERVICES, &service).unwrap();
-    }
+    let mut random = random();
+    bench.services();
     // One that stays, so that the operator never falls asleep.
     bench.pool(
         "stays",
@@ -209,7 +250,7 @@ fn edits_take_no_address_that_was_not_named() {
     );
     let mut specs: BTreeMap<String, Value> = BTreeMap::new();
     let mut figures = Figures::default();
-    for round in 0..EDITS {
+    for round in 0..EDITS_BY_OTHERS {
         let name = format!("p{}", random.below(4));
         bench.catch_up();
         let before = bench.observe();
@@ -249,9 +290,91 @@ fn edits_take_no_address_that_was_not_named() {
             figures.contested_kept += contested.difference(&lost).count();
         }
     }
-    println!("edits={EDITS} {figures:?} lost_unnamed=0");
-    assert!(figures.lost > 50, "the edits hit something: {figures:?}");
+    println!("edits_by_others={EDITS_BY_OTHERS} {figures:?} lost_unnamed=0");
+    assert!(figures.lost > 15, "the edits hit something: {figures:?}");
     // An address that is surely lost may be given again by luck; what is named must be worth reading all the same.
     assert!(figures.certain_kept * 5 < figures.lost, "{figures:?}");
     assert!(figures.contested_kept < 2 * figures.lost, "{figures:?}");
+}
+
+/// The pools of the files.
+type Specs = BTreeMap<String, Value>;
+
+/// Changes one or two of the pools, until the files are valid.
+fn edit_files(bench: &Bench, random: &mut Random, specs: &Specs) -> Specs {
+    loop {
+        let mut edited = specs.clone();
+        for _ in 0..=random.below(2) {
+            let name = format!("p{}", random.below(4));
+            match edit(random, edited.contains_key(&name)) {
+                Edit::Create(spec) => drop(edited.insert(name, spec)),
+                Edit::Delete => drop(edited.remove(&name)),
+                Edit::Change(change) => {
+                    edited.get_mut(&name).unwrap().as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+                }
+            }
+        }
+        let documents: Vec<String> = edited.iter().map(|(name, spec)| address_pool(name, spec).to_string()).collect();
+        bench.server.folder.write("pools/pools.yaml", documents.join("\n---\n") + "\n");
+        if edited != *specs && !load(&bench.server.folder.join("pools")).has_errors() {
+            return edited;
+        }
+    }
+}
+
+#[test]
+fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
+    let mut bench = Bench::start();
+    let mut random = random();
+    bench.services();
+    bench
+        .server
+        .folder
+        .write("pools/always.yaml", super::support::pool("nodes", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    // Pools of others, over a part of what the files have.
+    for (name, cidr, color) in [("stays", "10.7.9.0/30", "none"), ("theirs", "10.7.0.4/30", "red")] {
+        let spec = json!({"blocks": [{"cidr": cidr}], "serviceSelector": {"matchLabels": {"color": color}}});
+        bench.pool(name, &spec);
+    }
+    bench.catch_up();
+    let (mut specs, mut figures, mut refused, mut planned) = (Specs::new(), Figures::default(), 0, 0);
+    while planned < EDITS {
+        bench.catch_up();
+        let before = bench.observe();
+        let edited = edit_files(&bench, &mut random, &specs);
+        let Some(plan) = bench.apply_files() else {
+            refused += 1;
+            continue;
+        };
+        (specs, planned) = (edited, planned + 1);
+        bench.catch_up();
+        let after = bench.observe();
+        let (old, new) = (ingress(&before), ingress(&after));
+        let world = || told(&pools(&before), &pools(&after), &old, &new);
+        let effects: BTreeMap<&ServiceName, _> =
+            plan.effects.services.iter().map(|effect| (&effect.service, effect)).collect();
+        for (service, had) in &old {
+            let lost: BTreeSet<IpAddr> = had.difference(&new[service]).copied().collect();
+            let losses = effects.get(service).map(|effect| effect.loses.as_slice()).unwrap_or_default();
+            let of = |certainty: Certainty| -> BTreeSet<IpAddr> {
+                let now = losses.iter().filter(|lost| lost.when == LossTime::Now && lost.certainty == certainty);
+                now.map(|lost| lost.address).collect()
+            };
+            let (certain, contested) = (of(Certainty::Certain), of(Certainty::LeftToChance));
+            let named: BTreeSet<IpAddr> = certain.union(&contested).copied().collect();
+            assert!(lost.is_subset(&named), "edit {planned}: {service} lost {lost:?}, named {named:?}\n{}", world());
+            let is_changed = *had != new[service];
+            assert!(
+                !is_changed || effects.contains_key(service),
+                "edit {planned}: {service} is not named\n{}",
+                world()
+            );
+            figures.lost += lost.len();
+            figures.certain_kept += certain.difference(&lost).count();
+            figures.contested_kept += contested.difference(&lost).count();
+        }
+    }
+    println!("edits={EDITS} refused={refused} {figures:?} changed_unnamed=0");
+    assert!(figures.lost > 50, "the edits hit something: {figures:?}");
+    assert!(figures.certain_kept * 5 < figures.lost, "{figures:?}");
 }

@@ -1,6 +1,6 @@
 //! What changes of pools and pins do to each Service, step by step, now and when the operator starts again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::super::change::{Change, Hazard};
@@ -9,6 +9,7 @@ use crate::lbipam::{
     Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, Settled, conflicts, settle,
 };
 use crate::model::ServiceName;
+use crate::net::Family;
 use crate::observed::{Observed, ObservedKind};
 
 /// When an address goes.
@@ -80,6 +81,7 @@ pub(super) struct Foretelling {
     before: World,
     world: World,
     lost: Losses,
+    given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
     last: Option<BTreeMap<ServiceName, Outlook>>,
     sight: Sight,
 }
@@ -114,7 +116,8 @@ impl Foretelling {
         let world = World::new(observed);
         let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
         let sight = if is_blind { Sight::Blind } else { Sight::Clear };
-        Foretelling { before: world.clone(), world, lost: Losses::new(), last: None, sight }
+        let (lost, given) = (Losses::new(), BTreeMap::new());
+        Foretelling { before: world.clone(), world, lost, given, last: None, sight }
     }
 
     /// Pools and Services after the changes so far.
@@ -150,11 +153,16 @@ impl Foretelling {
         self.world.mark(&pools, &known);
         for (name, outlook) in &settled.outlooks {
             let Some(service) = self.world.services.get_mut(name) else { continue };
-            let given = outlook.gains.iter().filter_map(|gain| match gain {
-                Gain::Exactly(address) => Some(*address),
-                Gain::OneOf { .. } => None,
-            });
-            service.ingress = outlook.keeps.iter().copied().chain(given).collect();
+            service.ingress.clone_from(&outlook.keeps);
+            for gain in &outlook.gains {
+                match gain {
+                    Gain::Exactly(address) => service.ingress.push(*address),
+                    // Which one is not known, so in the steps that follow the Service seems to lack it still.
+                    Gain::OneOf { family, pools } => {
+                        self.given.entry((name.clone(), *family)).or_default().extend(pools.iter().cloned());
+                    }
+                }
+            }
         }
         self.last = Some(settled.outlooks.clone());
         let lost = lost_of(settled, all);
@@ -177,9 +185,13 @@ impl Foretelling {
         let mut effects: BTreeMap<ServiceName, ServiceEffect> = BTreeMap::new();
         for (name, outlook) in last {
             let before = anyway.outlooks.get(&name);
-            let gains = outlook.gains.into_iter().filter(|gain| before.is_none_or(|b| !b.gains.contains(gain)));
-            let pending = outlook.pending.into_iter().filter(|why| before.is_none_or(|b| !b.pending.contains(why)));
-            let (gains, pending) = (gains.collect(), pending.collect());
+            let given = self.given_to(&name);
+            let exactly = self.new_addresses(&name);
+            let is_new = |gain: &Gain| before.is_none_or(|before| !before.gains.contains(gain));
+            let has_been_given = !given.is_empty();
+            let waits = |why: &Pending| !has_been_given && before.is_none_or(|before| !before.pending.contains(why));
+            let pending = outlook.pending.into_iter().filter(waits).collect();
+            let gains = exactly.into_iter().chain(given).filter(is_new).collect();
             effects.insert(name.clone(), ServiceEffect { service: name, loses: Vec::new(), gains, pending });
         }
         let anyway = lost_of(anyway, certain);
@@ -191,6 +203,22 @@ impl Foretelling {
         let is_one =
             |effect: &ServiceEffect| !(effect.loses.is_empty() && effect.gains.is_empty() && effect.pending.is_empty());
         Effects { services: effects.into_values().filter(is_one).collect(), conflicts: self.conflicts(&rules) }
+    }
+
+    /// Known addresses that a Service has after all steps, and had not before.
+    fn new_addresses(&self, service: &ServiceName) -> Vec<Gain> {
+        let ingress = |world: &World| world.services.get(service).map(|s| s.ingress.clone()).unwrap_or_default();
+        let had = ingress(&self.before);
+        ingress(&self.world).into_iter().filter(|address| !had.contains(address)).map(Gain::Exactly).collect()
+    }
+
+    /// Addresses that a Service got in one of the steps, one of each family.
+    fn given_to(&self, service: &ServiceName) -> Vec<Gain> {
+        let of_family = |family: Family| {
+            let pools = self.given.get(&(service.clone(), family))?.clone();
+            Some(Gain::OneOf { family, pools })
+        };
+        Family::BOTH.into_iter().filter_map(of_family).collect()
     }
 
     /// Pools that overlap then, and did not before.
