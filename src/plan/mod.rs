@@ -49,7 +49,7 @@ pub use undo::plan_undo;
 /// What would be done, and what would not.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The changes, in the order in which they are sent: of LoadBalancer pools, of Services, and of nodes by pool and name.
+    /// The changes, in the order in which they are sent: of LoadBalancer pools and Services, and then of nodes by pool and name.
     pub changes: Vec<Change>,
     /// What they do to Services of type LoadBalancer.
     pub effects: Effects,

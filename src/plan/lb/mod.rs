@@ -1,7 +1,8 @@
 //! LoadBalancer pools and pins of Services: what would change, what it does to each Service, and what must wait.
 //!
-//! Changes of pools come first, those that change or delete before those that make, then pins; they are sent in this order, and what
-//! they do is foretold in this order. Which address Cilium picks where it is free to pick is never foretold.
+//! Changes are sent in the order in which they stand, and what they do is foretold in this order: pins of Services that have no address
+//! yet, so that none is given that is changed at once; pools that change or go before pools that are made; then the other pins. Which
+//! address Cilium picks where it is free to pick is never foretold.
 
 mod address_pools;
 mod change;
@@ -36,14 +37,21 @@ pub(super) struct LbPlan {
 
 pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     let mut plan = LbPlan::default();
-    let mut foretelling = foretell::Foretelling::new(observed);
     address_pools::decide(desired, observed, &mut plan);
-    for change in &mut plan.changes {
-        foretelling.step(change);
+    if !desired.service_pins.is_empty() {
+        let mut pools = foretell::Foretelling::new(observed);
+        for change in &plan.changes {
+            pools.foresee(change);
+        }
+        service_pins::decide(desired, observed, pools.world(), &mut plan);
+        let is_early = |change: &Change| match change {
+            Change::Service(change) => observed.services.get(&change.service).is_some_and(|s| s.ingress.is_empty()),
+            Change::AddressPool(_) | Change::Node(_) => false,
+        };
+        plan.changes.sort_by_key(|change| !is_early(change));
     }
-    let pins = plan.changes.len();
-    service_pins::decide(desired, observed, foretelling.world(), &mut plan);
-    for change in &mut plan.changes[pins..] {
+    let mut foretelling = foretell::Foretelling::new(observed);
+    for change in &mut plan.changes {
         foretelling.step(change);
     }
     plan.effects = foretelling.finish();

@@ -14,6 +14,7 @@ mod plan;
 mod process;
 mod raw;
 mod samples;
+mod services;
 mod timed;
 
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ use xtask::tool::{TOOL_VARIABLE, USUAL_PLACE};
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// How many nodes, or blocks for `alloc`; each benchmark has a number of its own.
+    /// How many nodes, blocks for `alloc`, or Services for `services`; each benchmark has a number of its own.
     #[arg(long, global = true, value_name = "N")]
     nodes: Option<usize>,
     /// The program to measure, instead of the one that is built from these sources.
@@ -49,6 +50,8 @@ enum Verb {
     Alloc,
     /// `apply` with claims and without, on a real API server; 5,000 nodes.
     Claims,
+    /// `plan` of LoadBalancer pools on a real API server, against the raw paged LIST of the same objects; 1,000 Services, 100 pools.
+    Services,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -77,7 +80,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::File => file::run(tool, nodes.unwrap_or(file::NODES)),
         Verb::Alloc => alloc::run(nodes.unwrap_or(alloc::BLOCKS)),
         Verb::Claims => claims::run(nodes.unwrap_or(claims::NODES)),
+        Verb::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
         Verb::All => {
+            services::run(tool, nodes.unwrap_or(services::SERVICES))?;
             plan::run(tool, nodes.unwrap_or(plan::NODES))?;
             apply::run(tool, nodes.unwrap_or(apply::NODES))?;
             file::run(tool, nodes.unwrap_or(file::NODES))?;
