@@ -11,7 +11,7 @@ fn examples() -> Vec<PathBuf> {
     folders
 }
 
-fn copy(example: &Path) -> Folder {
+pub fn copy(example: &Path) -> Folder {
     let folder = Folder::new(&[]);
     folder.write("cluster.yaml", std::fs::read(example.join("cluster.yaml")).unwrap());
     for entry in std::fs::read_dir(example.join("pools")).unwrap() {
