@@ -66,6 +66,11 @@ impl LbRules {
         LbRules { version: self.version.max(NEWEST), ..self.clone() }
     }
 
+    /// Whether a newer version is known here.
+    pub fn is_before_newest(&self) -> bool {
+        self.version < NEWEST
+    }
+
     /// Whether `spec.cidrs` is read: up to 1.15; from 1.16 on the API server drops it without a word.
     pub fn reads_cidrs(&self) -> bool {
         self.version.minor <= 15

@@ -8,9 +8,10 @@ use super::counts::Counts;
 use super::outlook::{Gain, Loss, Outlook, Pending, Settled};
 use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
 use super::rules::{ClassUse, LbRules};
+use super::selection::{Asking, asking};
 use super::service::{LbService, Wish};
 use super::sharing::incompatibility;
-use crate::net::{Family, Range};
+use crate::net::{Family, Range, RangeIndex};
 
 /// What becomes of each Service that LB-IPAM takes. Those that have addresses are served before those that have none, as the operator
 /// does it from 1.18.2 on; among those that compete for the last addresses, the order is that of their names, which the operator's is
@@ -23,22 +24,23 @@ pub fn settle<'s>(
 ) -> Settled {
     let services: Vec<&LbService> =
         services.into_iter().filter(|service| rules.class_use(service.class.as_deref()) == ClassUse::Ours).collect();
-    let had_none = match state {
-        OperatorState::Running(before) => before.is_empty(),
-        OperatorState::Restarted => true,
+    let before = match state {
+        OperatorState::Running(before) => before,
+        OperatorState::Restarted => &[],
     };
-    if pools.is_empty() && had_none {
+    if pools.is_empty() && before.is_empty() {
         // Without any pool the operator sleeps, and touches nothing.
         let untouched = |service: &&LbService| Outlook { keeps: service.ingress.clone(), ..Outlook::default() };
         let outlooks = services.iter().map(|service| (service.name.clone(), untouched(service))).collect();
         return Settled { outlooks, counts: BTreeMap::new() };
     }
+    let asking = asking(&services, pools, before);
     let mut settling = Settling::new(pools, rules, state);
-    let mut outlooks: Vec<Outlook> = services.iter().map(|service| settling.keep(service)).collect();
+    let mut outlooks: Vec<Outlook> = asking.iter().map(|asking| settling.keep(asking)).collect();
     let counts = settling.counts();
-    settling.contest(&services, &mut outlooks);
-    for (service, outlook) in services.iter().zip(&mut outlooks) {
-        settling.satisfy(service, outlook);
+    settling.contest(&asking, &mut outlooks);
+    for (asking, outlook) in asking.iter().zip(&mut outlooks) {
+        settling.satisfy(asking, outlook);
         regain(outlook);
     }
     let names = services.iter().map(|service| service.name.clone());
@@ -62,6 +64,8 @@ fn lacks(outlook: &Outlook, family: Family) -> bool {
 /// A range in use, with its pool.
 struct Serving<'p> {
     pool: &'p AddressPool,
+    /// Place of the pool.
+    of_pool: usize,
     range: AddressRange,
     /// Whether addresses are given from it.
     use_of: Result<(), Loss>,
@@ -99,7 +103,8 @@ enum Stay {
 /// An address that is on nobody's list until its Service is looked at.
 struct Imported<'p> {
     address: IpAddr,
-    pool: &'p AddressPool,
+    /// Place of its pool.
+    of_pool: usize,
     service: &'p LbService,
 }
 
@@ -107,6 +112,10 @@ struct Settling<'p> {
     rules: &'p LbRules,
     state: OperatorState<'p>,
     ranges: Vec<Serving<'p>>,
+    /// Places of the ranges.
+    index: RangeIndex<usize>,
+    /// Ranges of the pools that there were before, with the pools' places.
+    known: RangeIndex<usize>,
     holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     promised: Vec<Promised<'p>>,
     imported: Vec<Imported<'p>>,
@@ -141,7 +150,7 @@ impl<'p> Settling<'p> {
             OperatorState::Running(before) => conflicts(before, state).into_keys().collect(),
             OperatorState::Restarted => BTreeSet::new(),
         };
-        let serving = |pool: &'p AddressPool| {
+        let serving = |(of_pool, pool): (usize, &'p AddressPool)| {
             let use_of = use_of(pool);
             let imports = match state {
                 OperatorState::Running(before) => imports_of(pool, before, &out_before),
@@ -149,11 +158,21 @@ impl<'p> Settling<'p> {
             };
             pool.ranges.iter().map(move |range| {
                 let taken = if rules.reserves_first_and_last(pool.first_last, range) { 2 } else { 0 };
-                Serving { pool, range: *range, use_of, imports, taken }
+                Serving { pool, of_pool, range: *range, use_of, imports, taken }
             })
         };
-        let ranges = pools.iter().flat_map(serving).collect();
-        Settling { rules, state, ranges, holders: BTreeMap::new(), promised: Vec::new(), imported: Vec::new() }
+        let ranges: Vec<Serving<'_>> = pools.iter().enumerate().flat_map(serving).collect();
+        let index = RangeIndex::new(ranges.iter().enumerate().map(|(place, serving)| (serving.range.range, place)));
+        let before: &[AddressPool] = match state {
+            OperatorState::Running(before) => before,
+            OperatorState::Restarted => &[],
+        };
+        let of_pool = |(place, pool): (usize, &AddressPool)| {
+            pool.ranges.iter().map(|range| (range.range, place)).collect::<Vec<_>>()
+        };
+        let known = RangeIndex::new(before.iter().enumerate().flat_map(of_pool));
+        let (holders, promised, imported) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Settling { rules, state, ranges, index, known, holders, promised, imported }
     }
 
     fn counts(&self) -> BTreeMap<String, Counts> {
@@ -173,7 +192,8 @@ impl<'p> Settling<'p> {
     }
 
     /// What a Service keeps and loses of what it has.
-    fn keep<'s: 'p>(&mut self, service: &'s LbService) -> Outlook {
+    fn keep(&mut self, asking: &Asking<'p>) -> Outlook {
+        let service = asking.service;
         let mut outlook = Outlook::default();
         let wish = service.wish(self.rules);
         for address in &service.ingress {
@@ -181,14 +201,18 @@ impl<'p> Settling<'p> {
                 Wish::Exactly(requested) => requested.contains(address),
                 Wish::AnyOf(families) => families.contains(&Family::of(*address)),
             };
-            let place = if is_wanted { self.place_of(service, *address) } else { Err(Loss::NotRequested) };
+            let place = if is_wanted { self.place_of(asking, *address) } else { Err(Loss::NotRequested) };
             match place.and_then(|(place, stay)| self.take(service, *address, place, stay).map(|()| (place, stay))) {
                 Ok((place, stay)) => {
                     outlook.keeps.push(*address);
                     if stay == Stay::Doubtful {
                         outlook.contested.push(*address);
                     } else if stay == Stay::Imported {
-                        self.imported.push(Imported { address: *address, pool: self.ranges[place].pool, service });
+                        self.imported.push(Imported {
+                            address: *address,
+                            of_pool: self.ranges[place].of_pool,
+                            service,
+                        });
                     }
                 }
                 Err(loss) => outlook.loses.push((*address, loss)),
@@ -199,24 +223,25 @@ impl<'p> Settling<'p> {
 
     /// Marks what another Service may take before its owner is looked at: one that loses what it has, or, in versions that do not look at
     /// holders first, any that needs an address.
-    fn contest(&self, services: &[&LbService], outlooks: &mut [Outlook]) {
-        let is_needy = |(service, outlook): &(&LbService, &Outlook)| {
+    fn contest(&self, services: &[Asking<'_>], outlooks: &mut [Outlook]) {
+        let is_needy = |(asking, outlook): &(&Asking<'_>, &Outlook)| {
+            let service = asking.service;
             let lacks = match service.wish(self.rules) {
                 Wish::Exactly(requested) => requested.iter().any(|address| !outlook.keeps.contains(address)),
                 Wish::AnyOf(families) => families.iter().any(|family| lacks(outlook, *family)),
             };
             lacks && (!service.ingress.is_empty() || !self.rules.serves_holders_first())
         };
-        let pairs = services.iter().copied().zip(outlooks.iter()).filter(is_needy);
-        let needy: Vec<(&LbService, Wish, Vec<Family>)> = pairs
-            .map(|(service, outlook)| {
+        let pairs = services.iter().zip(outlooks.iter()).filter(is_needy);
+        let needy: Vec<(&Asking<'_>, Wish, Vec<Family>)> = pairs
+            .map(|(asking, outlook)| {
                 let missing = Family::BOTH.into_iter().filter(|family| lacks(outlook, *family)).collect();
-                (service, service.wish(self.rules), missing)
+                (asking, asking.service.wish(self.rules), missing)
             })
             .collect();
         let is_contested = |imported: &Imported<'_>| {
-            needy.iter().any(|(service, wish, missing)| match wish {
-                _ if service.name == imported.service.name || !imported.pool.selects(&service.labels) => false,
+            needy.iter().any(|(asking, wish, missing)| match wish {
+                _ if asking.service.name == imported.service.name || !asking.pools.contains(&imported.of_pool) => false,
                 Wish::Exactly(requested) => requested.contains(&imported.address),
                 Wish::AnyOf(families) => {
                     let family = Family::of(imported.address);
@@ -225,32 +250,41 @@ impl<'p> Settling<'p> {
             })
         };
         for imported in self.imported.iter().filter(|imported| is_contested(imported)) {
-            if let Some(place) = services.iter().position(|service| service.name == imported.service.name) {
+            if let Some(place) = services.iter().position(|asking| asking.service.name == imported.service.name) {
                 outlooks[place].contested.push(imported.address);
             }
         }
     }
 
+    /// The ranges that cover an address, in their order.
+    fn covering(&self, address: IpAddr) -> Vec<usize> {
+        let mut places: Vec<usize> = self.index.overlapping(&Range::from(address)).map(|(_, place)| *place).collect();
+        places.sort_unstable();
+        places
+    }
+
     /// The range in which an address stays, and how.
-    fn place_of(&self, service: &LbService, address: IpAddr) -> Result<(usize, Stay), Loss> {
-        let owners = self.owners(service, address);
-        let is_owner = |serving: &Serving<'_>| owners.contains(&(serving.pool.name.as_str(), serving.range.range));
-        let left = self.ranges.iter().filter(|serving| is_owner(serving) && serving.pool.selects(&service.labels));
-        let stay = if left.count() == owners.len() { Stay::Allocated } else { Stay::Doubtful };
-        let covering = |serving: &&(usize, &Serving<'_>)| serving.1.range.range.contains(&Range::from(address));
-        let mut covering: Vec<(usize, &Serving<'_>)> =
-            self.ranges.iter().enumerate().filter(|s| covering(&s)).collect();
+    fn place_of(&self, asking: &Asking<'_>, address: IpAddr) -> Result<(usize, Stay), Loss> {
+        let owners = self.owners(asking, address);
+        let is_owner = |place: &usize| {
+            let serving = &self.ranges[*place];
+            owners.contains(&(serving.pool.name.as_str(), serving.range.range))
+        };
+        let selects = |place: &usize| asking.pools.contains(&self.ranges[*place].of_pool);
+        let mut covering = self.covering(address);
+        let left = covering.iter().filter(|place| is_owner(place) && selects(place)).count();
+        let stay = if left == owners.len() { Stay::Allocated } else { Stay::Doubtful };
         // Where two pools cover it, the one that has it keeps it, or else the one that is in use.
-        covering.sort_by_key(|(_, serving)| (!is_owner(serving), serving.use_of.is_err()));
+        covering.sort_by_key(|place| (!is_owner(place), self.ranges[*place].use_of.is_err()));
         let mut loss = Loss::NoPool;
-        for (place, serving) in covering {
-            if !serving.pool.selects(&service.labels) {
+        for place in covering {
+            if !selects(&place) {
                 loss = loss.max(Loss::NotSelected);
                 continue;
             }
-            match serving.imports {
-                _ if is_owner(serving) => return Ok((place, stay)),
-                Ok(()) if self.is_reserved(serving, address) => loss = loss.max(Loss::Reserved),
+            match self.ranges[place].imports {
+                _ if is_owner(&place) => return Ok((place, stay)),
+                Ok(()) if self.is_reserved(&self.ranges[place], address) => loss = loss.max(Loss::Reserved),
                 Ok(()) => return Ok((place, Stay::Imported)),
                 Err(why) => loss = loss.max(why),
             }
@@ -259,14 +293,14 @@ impl<'p> Settling<'p> {
     }
 
     /// The pools and ranges from which the operator that runs may have given an address; of several that cover it, nothing tells which.
-    fn owners(&self, service: &LbService, address: IpAddr) -> BTreeSet<(&'p str, Range)> {
+    fn owners(&self, asking: &Asking<'_>, address: IpAddr) -> BTreeSet<(&'p str, Range)> {
         let OperatorState::Running(before) = self.state else { return BTreeSet::new() };
-        let pools = before.iter().filter(|pool| pool.selects(&service.labels));
-        let ranges = pools.flat_map(|pool| pool.ranges.iter().map(move |range| (pool.name.as_str(), range.range)));
-        ranges.filter(|(_, range)| range.contains(&Range::from(address))).collect()
+        let covering = self.known.overlapping(&Range::from(address));
+        let selecting = covering.filter(|(_, place)| asking.pools_before.contains(place));
+        selecting.map(|(range, place)| (before[*place].name.as_str(), *range)).collect()
     }
 
-    fn take<'s: 'p>(&mut self, service: &'s LbService, address: IpAddr, place: usize, stay: Stay) -> Result<(), Loss> {
+    fn take(&mut self, service: &'p LbService, address: IpAddr, place: usize, stay: Stay) -> Result<(), Loss> {
         let is_reserved = self.is_reserved(&self.ranges[place], address);
         let holders = self.holders.entry(address).or_default();
         let is_clash = holders.iter().any(|holder| incompatibility(holder, service, self.rules).is_some());
@@ -283,13 +317,13 @@ impl<'p> Settling<'p> {
     }
 
     /// Gives a Service what it still lacks.
-    fn satisfy<'s: 'p>(&mut self, service: &'s LbService, outlook: &mut Outlook) {
-        match service.wish(self.rules) {
+    fn satisfy(&mut self, asking: &Asking<'p>, outlook: &mut Outlook) {
+        match asking.service.wish(self.rules) {
             Wish::Exactly(requested) => {
                 for address in
                     requested.into_iter().filter(|address| !outlook.keeps.contains(address)).collect::<Vec<_>>()
                 {
-                    match self.request(service, address) {
+                    match self.request(asking, address) {
                         Ok(()) => outlook.gains.push(Gain::Exactly(address)),
                         Err(pending) => outlook.pending.push(pending),
                     }
@@ -297,7 +331,7 @@ impl<'p> Settling<'p> {
             }
             Wish::AnyOf(families) => {
                 for family in families.into_iter().filter(|family| lacks(outlook, *family)).collect::<Vec<_>>() {
-                    match self.any_of(service, family) {
+                    match self.any_of(asking, family) {
                         Ok(gain) => outlook.gains.push(gain),
                         Err(pending) => outlook.pending.push(pending),
                     }
@@ -306,12 +340,13 @@ impl<'p> Settling<'p> {
         }
     }
 
-    fn request<'s: 'p>(&mut self, service: &'s LbService, address: IpAddr) -> Result<(), Pending> {
-        let covers = |serving: &Serving<'_>| serving.gives() && serving.range.range.contains(&Range::from(address));
-        let Some(place) =
-            self.ranges.iter().position(|serving| covers(serving) && serving.pool.selects(&service.labels))
-        else {
-            let is_covered = self.ranges.iter().any(covers);
+    fn request(&mut self, asking: &Asking<'p>, address: IpAddr) -> Result<(), Pending> {
+        let service = asking.service;
+        let covering: Vec<usize> =
+            self.covering(address).into_iter().filter(|place| self.ranges[*place].gives()).collect();
+        let selects = |place: &usize| asking.pools.contains(&self.ranges[*place].of_pool);
+        let Some(place) = covering.iter().copied().find(selects) else {
+            let is_covered = !covering.is_empty();
             return Err(if is_covered { Pending::SelectorMismatch(address) } else { Pending::NoPool(Some(address)) });
         };
         let holders = self.holders.get(&address).map(Vec::as_slice).unwrap_or_default();
@@ -328,12 +363,13 @@ impl<'p> Settling<'p> {
         Ok(())
     }
 
-    fn any_of<'s: 'p>(&mut self, service: &'s LbService, family: Family) -> Result<Gain, Pending> {
+    fn any_of(&mut self, asking: &Asking<'p>, family: Family) -> Result<Gain, Pending> {
+        let service = asking.service;
         if let Some(gain) = self.share(service, family) {
             return Ok(gain);
         }
         let is_candidate = |serving: &Serving<'_>| {
-            serving.gives() && serving.range.range.family() == family && serving.pool.selects(&service.labels)
+            serving.gives() && serving.range.range.family() == family && asking.pools.contains(&serving.of_pool)
         };
         let places: Vec<usize> = self
             .ranges
@@ -360,7 +396,7 @@ impl<'p> Settling<'p> {
     }
 
     /// Joins an address of its sharing key, or one that is promised to it.
-    fn share<'s: 'p>(&mut self, service: &'s LbService, family: Family) -> Option<Gain> {
+    fn share(&mut self, service: &'p LbService, family: Family) -> Option<Gain> {
         service.sharing_key.read(self.rules)?;
         let rules = self.rules;
         let may_join = |members: &[&LbService]| {

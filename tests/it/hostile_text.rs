@@ -5,6 +5,28 @@ use super::support::{Folder, KUBERNETES, cluster, pool};
 /// Colours, a title, the direction of text, invisible tags, markup and links. JSON escapes, so that they fit into a cluster file.
 const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example"#;
 
+fn address_pool(name: &str, cidr: &str) -> String {
+    format!(
+        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}, labels: {{a: b}}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
+    )
+}
+
+/// Markdown without its code blocks, in which nothing is markup. A block ends at the first line that is as long a fence and nothing else.
+fn without_code(markdown: &str) -> String {
+    let mut fence: Option<String> = None;
+    let mut text = String::new();
+    for line in markdown.lines() {
+        match &fence {
+            Some(open) if line.trim_end() == *open => fence = None,
+            Some(_) => {}
+            None if line.starts_with("```") => fence = Some(line.chars().take_while(|c| *c == '`').collect()),
+            None => text.push_str(&format!("{line}\n")),
+        }
+    }
+    assert!(fence.is_none(), "a code block has no end: {markdown}");
+    text
+}
+
 fn harmful(c: char) -> bool {
     let invisible = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}');
     invisible || (c.is_control() && c != '\n' && c != '\t')
@@ -64,6 +86,33 @@ fn folder() -> Folder {
                 r#""spec":{{"type":"LoadBalancer","ipFamilies":["{h}"]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{h}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"False","reason":"{h}"}}]}}"#
             ),
         ),
+        // Ours, and the files want it otherwise: the Service loses its address, and the diff shows what stands there.
+        item(
+            "cilium.io/v2/CiliumLoadBalancerIPPool",
+            &format!(
+                r#""name":"ours",{identity},"labels":{{"app.kubernetes.io/managed-by":"cilium-ipam","a":"{h}```"}},"annotations":{{"{h}":"{h}"}},"managedFields":[{{"manager":"{h}","time":"{h}","fieldsV1":{{"f:spec":{{}}}}}}]"#
+            ),
+            &format!(
+                r#""spec":{{"blocks":[{{"cidr":"10.99.0.0/24"}}],"allowFirstLastIPs":"{h}````","serviceSelector":{{"matchExpressions":[{{"key":"{h}","operator":"NotIn","values":["{h}"]}}]}}}}"#
+            ),
+        ),
+        item(
+            "cilium.io/v2/CiliumLoadBalancerIPPool",
+            &format!(r#""name":"other",{identity},"labels":{{"app.kubernetes.io/managed-by":"{h}"}}"#),
+            r#""spec":{"blocks":[{"cidr":"10.97.0.0/24"}]}"#,
+        ),
+        item(
+            "cilium.io/v2/CiliumLoadBalancerIPPool",
+            &format!(
+                r#""name":"gone",{identity},"labels":{{"app.kubernetes.io/managed-by":"cilium-ipam","{h}":"{h}"}}"#
+            ),
+            r#""spec":{"blocks":[{"cidr":"10.96.0.0/24"}]}"#,
+        ),
+        item(
+            "v1/Service",
+            &format!(r#""name":"{h}","namespace":"loses{h}",{identity}"#),
+            r#""spec":{"type":"LoadBalancer","ipFamilies":["IPv4"]},"status":{"loadBalancer":{"ingress":[{"ip":"10.96.0.7"}]}}"#,
+        ),
         item(
             "networking.k8s.io/v1/ServiceCIDR",
             &format!(r#""name":"{h}""#),
@@ -86,6 +135,7 @@ fn folder() -> Folder {
                 "\\e[31m\\u202e<script>", "\\e[31m\\u202e<b>"
             ),
         ),
+        ("pools/lb.yaml", &(address_pool("ours", "10.98.0.0/24") + "---\n" + &address_pool("other", "10.97.0.0/24"))),
         ("evil/\u{202e}\u{1b}[31m.yaml", "kind: [\n"),
         ("version.json", &format!(r#"{{"format_version":"{h}"}}"#)),
         ("field.json", &format!(r#"{{"format_version":"1.1","intent":"{h}"}}"#)),
@@ -98,7 +148,7 @@ fn folder() -> Folder {
 fn nothing_harmful_is_printed_anywhere() {
     let folder = folder();
     let on = ["--cluster", "cluster.json"];
-    let commands: [(&[&str], i32); 12] = [
+    let commands: [(&[&str], i32); 13] = [
         (&["plan", "--full"], 0),
         (&["plan", "-o", "json"], 0),
         (&["plan", "-o", "markdown"], 0),
@@ -110,7 +160,8 @@ fn nothing_harmful_is_printed_anywhere() {
         (&["plan", "bad"], 3),
         (&["plan", "bad", "-o", "markdown"], 3),
         (&["plan", "evil"], 3),
-        (&["apply", "--auto-approve"], 0),
+        (&["apply", "--auto-approve"], 5),
+        (&["apply", "--auto-approve", "--waive", "lost-addresses=9"], 0),
     ];
     let commands = commands.into_iter().map(|(command, code)| ([command, &on[..]].concat(), code));
     let failing: [(&[&str], i32); 4] = [
@@ -134,7 +185,8 @@ fn markdown_has_no_markup_but_ours() {
     let text = folder.run(&["plan", "-o", "markdown", "--cluster", "cluster.json"]).expect(0).stdout
         + &folder.run(&["plan", "bad", "-o", "markdown", "--cluster", "cluster.json"]).expect(3).stdout;
     assert!(text.contains("&lt;script&gt;"), "the test reaches it: {text}");
-    let text = text.replace("\\]", "");
+    assert!(text.contains("````"), "the diffs are there: {text}");
+    let text = without_code(&text).replace("\\]", "");
     for markup in ["<script", "<b>", "](http", "://", "www.", "**b**"] {
         assert!(!text.contains(markup), "{markup}: {text}");
     }

@@ -243,12 +243,10 @@ impl Foretelling {
         let mut told: Losses = anyway.clone();
         let now = self.lost.iter().filter(|(lost, (_, certainty))| !is_back(lost, *certainty));
         let now: Losses = now.map(|(lost, why)| (lost.clone(), *why)).collect();
-        let upgraded = rules.upgraded();
-        let times = [
-            (LossTime::Now, now),
-            (LossTime::OperatorRestart, self.lost_at_start(rules)),
-            (LossTime::Upgrade, self.lost_at_start(&upgraded)),
-        ];
+        let mut times = vec![(LossTime::Now, now), (LossTime::OperatorRestart, self.lost_at_start(rules))];
+        if rules.is_before_newest() {
+            times.push((LossTime::Upgrade, self.lost_at_start(&rules.upgraded())));
+        }
         for (when, lost) in times {
             for (address, (why, certainty)) in lost {
                 if told.insert(address.clone(), (why, certainty)).is_none() {

@@ -86,7 +86,8 @@ fn pools(edited: usize) -> Result<Pools> {
     let document = |index: usize| {
         let mut pool = pool_object(index);
         if index < edited {
-            pool["spec"]["blocks"][1] = json!({"cidr": format!("10.201.{index}.0/24")});
+            let cidrs = [200, 201].map(|second| json!({"cidr": format!("10.{second}.{index}.0/24")}));
+            pool["spec"]["blocks"] = json!(cidrs);
         }
         format!(
             "---\n{{\"apiVersion\": \"cilium.io/v2\", \"kind\": \"CiliumLoadBalancerIPPool\", \"metadata\": {{\"name\": {}}}, \"spec\": {}}}\n",
