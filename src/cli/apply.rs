@@ -17,8 +17,10 @@ use super::{Common, Format, Reached, load_valid, output};
 use crate::apply::{Event, Stop};
 use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
-use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
-use crate::render::{Detail, Paint, count, diagnostics, human, printable};
+use crate::plan::{
+    Change, Intent, Plan, PlanDocument, RefusalDocument, ServiceEffectDocument, Staleness, still_wanted,
+};
+use crate::render::{Detail, Paint, count, diagnostics, human, printable, service_effects};
 use crate::run::{Applied, BATCH, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
 
 /// Carry out a plan.
@@ -58,7 +60,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         let message = format!("{plan} was made from `{directory}`, which is not here: run it where that directory is");
         return Err(Failure::Failed(message));
     }
-    if saved.is_some() && arguments.rails.has_waivers() {
+    if saved.as_ref().is_some_and(|saved| saved.intent == Intent::Files) && arguments.rails.has_waivers() {
         let message = "a saved plan names its waivers itself; plan again with --waive".to_owned();
         return Err(Failure::Failed(message));
     }
@@ -66,7 +68,11 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
     let waivers = match &saved {
-        Some(saved) => saved.waivers.iter().filter_map(|name| name.parse().ok()).collect(),
+        // An undo plan is made before it is known which Services will have addresses by then.
+        Some(saved) => {
+            let named = saved.waivers.iter().filter_map(|name| name.parse().ok());
+            named.chain(arguments.rails.waivers()).collect()
+        }
         None => arguments.rails.waivers(),
     };
     let job = Job::saved(&loaded, saved.as_ref(), &waivers);
@@ -152,11 +158,16 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
         Staleness::Stale(differences) => Err(Failure::Stale(differences)),
         Staleness::Current { changes, further, done, gone } => {
             if gone > 0 {
-                output::warn(&format!("left out: {}, gone or re-created since", count(gone, "node")));
+                output::warn(&format!("left out: {}, gone or re-created since", count(gone, "object")));
             }
             for blocked in saved.blocked.iter().filter(|_| saved.intent == Intent::Undo) {
                 let (name, reason) = (printable(&blocked.name), printable(&blocked.reason));
                 output::warn(&format!("Node/{name}: {reason}; {}", printable(&blocked.unblock)));
+            }
+            if saved.intent == Intent::Undo {
+                let services: Vec<ServiceEffectDocument> =
+                    plan.effects.services.iter().map(ServiceEffectDocument::from).collect();
+                output::talk(&service_effects(&services));
             }
             if done > 0 {
                 output::warn(&format!("done already: {} of the saved plan", count(done, "change")));

@@ -20,7 +20,7 @@ use super::lock::LOCK_NAME;
 use super::{
     Cluster, ClusterError, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
 };
-use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
+use crate::observed::{CLAIMS_NAME, FIELD_MANAGER, OWN_NAMESPACE, ObjectVersion, ObservedKind};
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
@@ -281,7 +281,7 @@ impl Cluster for LiveCluster {
         let request = || {
             Request::builder()
                 .method(method.clone())
-                .uri(format!("{path}{}fieldManager=cilium-ipam", if path.contains('?') { '&' } else { '?' }))
+                .uri(format!("{path}{}fieldManager={FIELD_MANAGER}", if path.contains('?') { '&' } else { '?' }))
                 .header(header::CONTENT_TYPE, kind)
                 .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
                 .body(Body::from(body.to_string().into_bytes()))

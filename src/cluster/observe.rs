@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_util::future::try_join3;
+use futures_util::future::{try_join_all, try_join3};
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, Listener, Moment, Seen};
@@ -102,12 +102,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
     async fn all(self) -> Result<Observed, ClusterError> {
         self.kind(ObservedKind::Claims, Moment::Latest, None).await?;
         self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None).await?;
-        let small = async {
-            for kind in SMALL {
-                self.kind(kind, Moment::Latest, None).await?;
-            }
-            Ok(())
-        };
+        let small = try_join_all(SMALL.map(|kind| self.kind(kind, Moment::Latest, None)));
         let (begun, has_begun) = oneshot::channel();
         let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
         // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an agent starts and its Node is deleted,

@@ -1,5 +1,6 @@
 //! A `CiliumLoadBalancerIPPool` document becomes a [`WantedAddressPool`].
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::context::{Context, keys};
@@ -9,7 +10,7 @@ use super::schema_lb::{AddressPoolDocument, AddressPoolMetadata, WrittenAddressB
 use super::tree::Step;
 use super::{AddressPoolRange, WantedAddressPool};
 use crate::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, ServiceRequirement, ServiceSelector};
-use crate::model::{AddressPoolName, Finding, OWNER_LABEL, Origin, Rule, Severity};
+use crate::model::{AddressPoolName, Finding, OWNER_LABEL, Operator, Origin, Requirement, Rule, Severity};
 use crate::net::{Block, BlockError, Range, RangeError, overlapping_pairs};
 
 pub(super) fn lower(context: &mut Context<'_>, written: AddressPoolDocument) -> Option<WantedAddressPool> {
@@ -20,6 +21,8 @@ pub(super) fn lower(context: &mut Context<'_>, written: AddressPoolDocument) -> 
         let message = format!("the label `{}: {}` is not for files to set", OWNER_LABEL.0, owner.escape_debug());
         context.fault("owner-label", message, &at, "set by us", "remove it; what is applied from here gets our own");
     }
+    check_keys(context, &labels, "labels");
+    check_keys(context, &annotations, "annotations");
     let name = name.and_then(|name| match name.parse::<AddressPoolName>() {
         Ok(name) => Some(name),
         Err(error) => {
@@ -52,6 +55,18 @@ pub(super) fn lower(context: &mut Context<'_>, written: AddressPoolDocument) -> 
     };
     let manifest = AddressPoolManifest { labels, annotations, spec };
     name.map(|name| WantedAddressPool { name, origin, manifest, ranges })
+}
+
+/// As the API server will take them: keys of both, and values of labels.
+fn check_keys(context: &mut Context<'_>, texts: &BTreeMap<String, String>, field: &str) {
+    for (key, value) in texts {
+        let operator = if field == "labels" { Operator::In([value.clone()].into()) } else { Operator::Exists };
+        if let Err(error) = Requirement::new(key, operator) {
+            let at = context.document.origin(&keys(["metadata", field, key]));
+            let help = "write it as the API server takes it";
+            context.fault("bad-metadata", error.to_string(), &at, "the API server refuses it", help);
+        }
+    }
 }
 
 fn blocks(

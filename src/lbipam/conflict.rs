@@ -1,9 +1,9 @@
 //! Pools whose ranges overlap: all ranges of the one that loses are out of use (`settleConflicts`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::pool::{AddressPool, Marking, OperatorState};
-use crate::net::{Range, RangeIndex};
+use crate::net::{Range, RangeIndex, merge};
 
 /// Whether it is known which of two pools loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub struct Conflict {
     pub certainty: Certainty,
 }
 
-/// An overlap, seen from one of the two ranges.
+/// An overlap, seen from one of the two pools.
 #[derive(Clone, Copy)]
 struct Overlap {
     range: Range,
@@ -35,58 +35,76 @@ struct Overlap {
     with_range: Range,
 }
 
-/// The pools that lose, or may lose, by name. Selectors and disabled pools make no difference. What the running operator left to chance it
-/// has decided by now, and its conditions tell.
+/// The pools that lose, or may lose, by name. Selectors and disabled pools make no difference. One that the running operator has put out of
+/// use stays so while anything overlaps it, and puts none out of use itself.
 pub fn conflicts<'p>(pools: &'p [AddressPool], state: OperatorState<'_>) -> BTreeMap<&'p str, Conflict> {
-    let overlaps = overlaps(pools);
-    let is_self = |place: usize| overlaps[place].iter().any(|overlap| overlap.with == place);
+    let own: Vec<Option<Overlap>> = pools.iter().enumerate().map(|(place, pool)| overlap_within(place, pool)).collect();
+    let overlaps = overlaps_between(pools, &own);
+    let is_marked = |place: usize| match state {
+        OperatorState::Running(_) => pools[place].marking == Marking::Conflicting,
+        OperatorState::Restarted => false,
+    };
+    let rivals = |place: usize| overlaps[place].iter().filter(|overlap| !is_marked(overlap.with));
     let is_younger = |place: usize, other: usize| age(&pools[place]) > age(&pools[other]);
     // Nothing that is as old overlaps it, so nothing can push it out.
-    let safe: BTreeSet<usize> = (0..pools.len())
-        .filter(|&place| !is_self(place) && overlaps[place].iter().all(|overlap| is_younger(overlap.with, place)))
-        .collect();
+    let is_safe = |place: usize| {
+        own[place].is_none() && !is_marked(place) && rivals(place).all(|overlap| is_younger(overlap.with, place))
+    };
+    let safe: Vec<bool> = (0..pools.len()).map(is_safe).collect();
     let mut conflicts = BTreeMap::new();
     for (place, pool) in pools.iter().enumerate() {
-        let of_itself = overlaps[place].iter().find(|overlap| overlap.with == place);
-        let lost_to = overlaps[place].iter().find(|overlap| safe.contains(&overlap.with));
-        let may_lose_to = overlaps[place].iter().find(|overlap| !is_younger(overlap.with, place));
-        let found = match (of_itself.or(lost_to), may_lose_to, marking(pool, state)) {
-            (Some(overlap), ..) => (overlap, Certainty::Certain),
-            (None, Some(overlap), Marking::Conflicting) => (overlap, Certainty::Certain),
-            (None, Some(overlap), Marking::None) => (overlap, Certainty::LeftToChance),
-            (None, Some(_), Marking::Free) | (None, None, _) => continue,
+        let of_itself = own[place].as_ref();
+        let stays_out = overlaps[place].first().filter(|_| is_marked(place));
+        let lost_to = rivals(place).find(|overlap| safe[overlap.with]);
+        let may_lose_to = rivals(place).find(|overlap| !is_younger(overlap.with, place));
+        let (overlap, certainty) = match (of_itself.or(stays_out).or(lost_to), may_lose_to) {
+            (Some(overlap), _) => (overlap, Certainty::Certain),
+            (None, Some(overlap)) => (overlap, Certainty::LeftToChance),
+            (None, None) => continue,
         };
-        let (Overlap { range, with, with_range }, certainty) = (*found.0, found.1);
+        let Overlap { range, with, with_range } = *overlap;
         conflicts.insert(pool.name.as_str(), Conflict { range, with: pools[with].name.clone(), with_range, certainty });
     }
     conflicts
 }
 
-fn marking(pool: &AddressPool, state: OperatorState<'_>) -> Marking {
-    match state {
-        OperatorState::Running(_) => pool.marking,
-        OperatorState::Restarted => Marking::None,
+/// Two ranges of one pool that overlap.
+fn overlap_within(place: usize, pool: &AddressPool) -> Option<Overlap> {
+    let mut ranges: Vec<Range> = pool.ranges.iter().map(|range| range.range).collect();
+    ranges.sort_unstable();
+    // The one that reaches furthest of those before.
+    let mut widest: Option<Range> = None;
+    for range in ranges {
+        match widest {
+            Some(before) if before.overlaps(&range) => {
+                return Some(Overlap { range, with: place, with_range: before });
+            }
+            _ => widest = Some(range),
+        }
     }
+    None
 }
 
-/// The overlaps of each pool, by place.
-fn overlaps(pools: &[AddressPool]) -> Vec<Vec<Overlap>> {
-    let ranges: Vec<(Range, usize)> = pools
-        .iter()
-        .enumerate()
-        .flat_map(|(place, pool)| pool.ranges.iter().map(move |range| (range.range, place)))
-        .collect();
-    let index = RangeIndex::new(ranges.iter().enumerate().map(|(id, (range, place))| (*range, (id, *place))));
-    let mut overlaps = vec![Vec::new(); pools.len()];
-    for (id, (range, place)) in ranges.iter().enumerate() {
-        let others = index.overlapping(range).filter(|(_, (other, _))| *other != id);
-        overlaps[*place].extend(others.map(|(with_range, (_, with))| Overlap {
-            range: *range,
-            with: *with,
-            with_range: *with_range,
-        }));
-    }
-    overlaps
+/// One overlap for each pool with each other one, by place. Ranges of a pool that overlap one another are made one first: a hostile pool may
+/// have thousands of them.
+fn overlaps_between(pools: &[AddressPool], own: &[Option<Overlap>]) -> Vec<Vec<Overlap>> {
+    let ranges_of = |(place, pool): (usize, &AddressPool)| {
+        let ranges = pool.ranges.iter().map(|range| range.range);
+        if own[place].is_some() { merge(ranges) } else { ranges.collect() }
+    };
+    let ranges: Vec<Vec<Range>> = pools.iter().enumerate().map(ranges_of).collect();
+    let all = ranges.iter().enumerate().flat_map(|(place, ranges)| ranges.iter().map(move |range| (*range, place)));
+    let index = RangeIndex::new(all);
+    let of_pool = |(place, ranges): (usize, &Vec<Range>)| {
+        let mut found: BTreeMap<usize, Overlap> = BTreeMap::new();
+        for range in ranges {
+            for (with_range, with) in index.overlapping(range).filter(|(_, with)| *with != place) {
+                found.entry(*with).or_insert(Overlap { range: *range, with: *with, with_range: *with_range });
+            }
+        }
+        found.into_values().collect()
+    };
+    ranges.iter().enumerate().map(of_pool).collect()
 }
 
 /// Older is less; one that is yet to be created is newer than all.
@@ -161,10 +179,36 @@ mod tests {
     fn a_running_operator_has_decided_what_was_left_to_chance() {
         let mut twins =
             [pool("a", "2026-01-01T00:00:00Z", &["10.0.0.0/24"]), pool("b", "2026-01-01T00:00:00Z", &["10.0.0.0/25"])];
-        (twins[0].marking, twins[1].marking) = (Marking::Free, Marking::Conflicting);
+        twins[1].marking = Marking::Conflicting;
         let found = conflicts(&twins, OperatorState::Running(&twins));
         assert_eq!(found.keys().collect::<Vec<_>>(), [&"b"]);
         assert_eq!(found["b"].certainty, Certainty::Certain);
         assert_eq!(conflicts(&twins, OperatorState::Restarted).len(), 2);
+    }
+
+    #[test]
+    fn a_pool_that_is_out_stays_out_and_pushes_none_out() {
+        let (x, mut y) =
+            (pool("x", "2026-01-01T00:00:00Z", &["10.9.0.0/24"]), pool("y", "2026-01-02T00:00:00Z", &["10.0.0.0/24"]));
+        y.marking = Marking::Conflicting;
+        let pools = [x, y, pool("z", "2026-01-03T00:00:00Z", &["10.0.0.0/25"])];
+        let found = conflicts(&pools, OperatorState::Running(&pools));
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&"y"]);
+        assert_losers(&pools, &[("z", Certainty::Certain)]);
+    }
+
+    #[test]
+    fn an_overlap_that_an_edit_makes_is_not_decided_yet() {
+        let twins =
+            [pool("a", "2026-01-01T00:00:00Z", &["10.0.0.0/24"]), pool("b", "2026-01-01T00:00:00Z", &["10.0.0.0/25"])];
+        let found = conflicts(&twins, OperatorState::Running(&twins));
+        assert!(found.len() == 2 && found.values().all(|conflict| conflict.certainty == Certainty::LeftToChance));
+    }
+
+    #[test]
+    fn thousands_of_equal_ranges_are_one() {
+        let many = pool("many", "2026-01-01T00:00:00Z", &vec!["10.0.0.0/8"; 40_000]);
+        let other = pool("other", "2026-01-02T00:00:00Z", &vec!["10.0.0.0/8"; 40_000]);
+        assert_losers(&[many, other], &[("many", Certainty::Certain), ("other", Certainty::Certain)]);
     }
 }

@@ -125,6 +125,11 @@ pub enum NotRead {
     /// Up to 1.14 a range is a CIDR.
     #[error("this Cilium reads CIDRs only, and `{0}` is a first and a last address")]
     StartStop(String),
+    /// Up to 1.14 the first and the last address are always kept back.
+    #[error(
+        "this Cilium does not know `allowFirstLastIPs`, and keeps the first and the last address of each CIDR back"
+    )]
+    FirstLast,
 }
 
 /// Whether a spec had to be written otherwise for the running version.
@@ -138,12 +143,20 @@ pub enum Translation {
     BlocksToCidrs,
 }
 
+/// A CIDR of prefix length 0, which no block of ours may be; an operator takes it all the same.
+fn whole_family(cidr: &str) -> Option<Range> {
+    match cidr.strip_suffix("/0")?.parse::<IpAddr>().ok()? {
+        IpAddr::V4(_) => "0.0.0.0-255.255.255.255".parse().ok(),
+        IpAddr::V6(_) => "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().ok(),
+    }
+}
+
 impl AddressBlock {
     /// Its addresses, as an operator reads them; `None` where it stops with an error.
     pub fn range(&self) -> Option<AddressRange> {
         let range = match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), _, _) if !cidr.is_empty() => {
-                let range = Block::lenient(cidr).ok()?.range();
+                let range = whole_family(cidr).or_else(|| Some(Block::lenient(cidr).ok()?.range()))?;
                 return Some(AddressRange { range, form: RangeForm::Cidr });
             }
             (_, Some(start), Some(stop)) if !stop.is_empty() => format!("{start}-{stop}").parse().ok()?,
@@ -236,6 +249,11 @@ impl AddressPoolSpec {
         if let Some(block) = spec.cidrs.iter().chain(&spec.blocks).find(|block| !is_cidr(block)) {
             return Err(NotRead::StartStop(block.text()));
         }
+        if spec.first_last() == FirstLast::Allowed {
+            return Err(NotRead::FirstLast);
+        }
+        // `No` is what it does anyway, and the API server would drop it.
+        spec.allow_first_last = None;
         spec.cidrs.append(&mut spec.blocks);
         Ok((spec, if self.blocks.is_empty() { Translation::None } else { Translation::BlocksToCidrs }))
     }
@@ -253,7 +271,8 @@ impl AddressPoolSpec {
                 ranges(&spec.cidrs)?,
                 ranges(&spec.blocks)?,
                 selector,
-                rules.meaning_of(spec.first_last()),
+                // What it comes to changes with an upgrade, so where the field exists it counts as it stands.
+                if rules.reads_blocks() { spec.first_last() } else { FirstLast::Unset },
                 spec.disabled,
             ))
         };

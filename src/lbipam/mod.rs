@@ -10,6 +10,7 @@ mod manifest;
 mod outlook;
 mod pool;
 mod rules;
+mod satisfy;
 mod selection;
 mod service;
 mod settle;

@@ -117,6 +117,13 @@ pub struct Outlook {
     pub pending: Vec<Pending>,
 }
 
+impl Outlook {
+    /// Whether every address surely stays.
+    pub fn keeps_all(&self) -> bool {
+        self.loses.is_empty() && self.contested.is_empty()
+    }
+}
+
 /// What becomes of the Services that LB-IPAM takes, and of the pools.
 #[derive(Clone, Debug, Default)]
 pub struct Settled {

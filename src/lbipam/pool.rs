@@ -48,9 +48,7 @@ pub enum ServingState {
 pub enum Marking {
     /// Out of use.
     Conflicting,
-    /// In use.
-    Free,
-    /// Nothing yet.
+    /// In use, or not looked at yet.
     #[default]
     None,
 }

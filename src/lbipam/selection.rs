@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::pool::AddressPool;
-use super::service::LbService;
+use super::rules::LbRules;
+use super::service::{LbService, Wish};
 use crate::model::Labels;
 
 /// Pools by their places.
@@ -16,6 +17,8 @@ type Places = Rc<BTreeSet<usize>>;
 pub(super) struct Asking<'s> {
     /// The Service.
     pub(super) service: &'s LbService,
+    /// What it wants.
+    pub(super) wish: Wish,
     /// Places of the pools that select it.
     pub(super) pools: Places,
     /// The same among the pools that there were before.
@@ -47,10 +50,12 @@ pub(super) fn asking<'s>(
     services: &[&'s LbService],
     pools: &'s [AddressPool],
     pools_before: &'s [AddressPool],
+    rules: &LbRules,
 ) -> Vec<Asking<'s>> {
     let (mut now, mut before) = (Selection::new(pools), Selection::new(pools_before));
     let asking = |service: &&'s LbService| Asking {
         service,
+        wish: service.wish(rules),
         pools: now.of(&service.labels),
         pools_before: before.of(&service.labels),
     };

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 
 use super::conflict::{Certainty, conflicts};
 use super::counts::Counts;
-use super::outlook::{Gain, Loss, Outlook, Pending, Settled};
+use super::outlook::{Gain, Loss, Outlook, Settled};
 use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
 use super::rules::{ClassUse, LbRules};
+use super::satisfy::Promised;
 use super::selection::{Asking, asking};
 use super::service::{LbService, Wish};
 use super::sharing::incompatibility;
+use crate::model::ServiceName;
 use crate::net::{Family, Range, RangeIndex};
 
 /// What becomes of each Service that LB-IPAM takes. Those that have addresses are served before those that have none, as the operator
@@ -24,9 +26,10 @@ pub fn settle<'s>(
 ) -> Settled {
     let services: Vec<&LbService> =
         services.into_iter().filter(|service| rules.class_use(service.class.as_deref()) == ClassUse::Ours).collect();
-    let before = match state {
-        OperatorState::Running(before) => before,
-        OperatorState::Restarted => &[],
+    // Without a pool it slept, and wakes up as if it had just started.
+    let (before, state) = match state {
+        OperatorState::Running(before) if !before.is_empty() => (before, state),
+        OperatorState::Running(_) | OperatorState::Restarted => (&[][..], OperatorState::Restarted),
     };
     if pools.is_empty() && before.is_empty() {
         // Without any pool the operator sleeps, and touches nothing.
@@ -34,7 +37,7 @@ pub fn settle<'s>(
         let outlooks = services.iter().map(|service| (service.name.clone(), untouched(service))).collect();
         return Settled { outlooks, counts: BTreeMap::new() };
     }
-    let asking = asking(&services, pools, before);
+    let asking = asking(&services, pools, before, rules);
     let mut settling = Settling::new(pools, rules, state);
     let mut outlooks: Vec<Outlook> = asking.iter().map(|asking| settling.keep(asking)).collect();
     let counts = settling.counts();
@@ -47,51 +50,46 @@ pub fn settle<'s>(
     Settled { outlooks: names.zip(outlooks).collect(), counts }
 }
 
-/// What is taken away and given back at once never goes.
+/// What is taken away and given back at once stays, unless another Service is faster.
 fn regain(outlook: &mut Outlook) {
-    let Outlook { keeps, loses, gains, .. } = outlook;
+    let Outlook { keeps, contested, loses, gains, .. } = outlook;
     let is_regained = |address: &IpAddr| gains.contains(&Gain::Exactly(*address));
-    keeps.extend(loses.iter().map(|(address, _)| *address).filter(is_regained));
+    let regained: Vec<IpAddr> = loses.iter().map(|(address, _)| *address).filter(is_regained).collect();
+    contested.extend(regained.iter().copied());
+    keeps.extend(regained);
     loses.retain(|(address, _)| !keeps.contains(address));
     gains.retain(|gain| !matches!(gain, Gain::Exactly(address) if keeps.contains(address)));
 }
 
 /// Whether nothing of a family is kept.
-fn lacks(outlook: &Outlook, family: Family) -> bool {
+pub(super) fn lacks(outlook: &Outlook, family: Family) -> bool {
     !outlook.keeps.iter().any(|address| Family::of(*address) == family)
 }
 
 /// A range in use, with its pool.
-struct Serving<'p> {
-    pool: &'p AddressPool,
+pub(super) struct Serving<'p> {
+    pub(super) pool: &'p AddressPool,
     /// Place of the pool.
-    of_pool: usize,
-    range: AddressRange,
+    pub(super) of_pool: usize,
+    pub(super) range: AddressRange,
     /// Whether addresses are given from it.
     use_of: Result<(), Loss>,
     /// Whether an address that a Service shows already is recognised as one of it.
     imports: Result<(), Loss>,
     /// Addresses that are given, and those that are kept back.
-    taken: u128,
+    pub(super) taken: u128,
 }
 
 impl Serving<'_> {
     /// Whether addresses are given from it: the operator that runs does so too from a pool out of use that was edited just now.
-    fn gives(&self) -> bool {
+    pub(super) fn gives(&self) -> bool {
         self.use_of.is_ok() || self.imports.is_ok()
     }
 }
 
-/// An address that is promised to Services of one sharing key, and not known yet.
-struct Promised<'p> {
-    gain: Gain,
-    family: Family,
-    members: Vec<&'p LbService>,
-}
-
 /// How an address stays.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stay {
+pub(super) enum Stay {
     /// The operator has it on its list.
     Allocated,
     /// It is put on the list when the Service is looked at.
@@ -108,16 +106,16 @@ struct Imported<'p> {
     service: &'p LbService,
 }
 
-struct Settling<'p> {
-    rules: &'p LbRules,
+pub(super) struct Settling<'p> {
+    pub(super) rules: &'p LbRules,
     state: OperatorState<'p>,
-    ranges: Vec<Serving<'p>>,
+    pub(super) ranges: Vec<Serving<'p>>,
     /// Places of the ranges.
     index: RangeIndex<usize>,
     /// Ranges of the pools that there were before, with the pools' places.
     known: RangeIndex<usize>,
-    holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
-    promised: Vec<Promised<'p>>,
+    pub(super) holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
+    pub(super) promised: Vec<Promised<'p>>,
     imported: Vec<Imported<'p>>,
 }
 
@@ -185,7 +183,7 @@ impl<'p> Settling<'p> {
     }
 
     /// Whether an address of a range is kept back.
-    fn is_reserved(&self, serving: &Serving<'_>, address: IpAddr) -> bool {
+    pub(super) fn is_reserved(&self, serving: &Serving<'_>, address: IpAddr) -> bool {
         let range = &serving.range.range;
         (address == range.first() || address == range.last())
             && self.rules.reserves_first_and_last(serving.pool.first_last, &serving.range)
@@ -195,9 +193,8 @@ impl<'p> Settling<'p> {
     fn keep(&mut self, asking: &Asking<'p>) -> Outlook {
         let service = asking.service;
         let mut outlook = Outlook::default();
-        let wish = service.wish(self.rules);
         for address in &service.ingress {
-            let is_wanted = match &wish {
+            let is_wanted = match &asking.wish {
                 Wish::Exactly(requested) => requested.contains(address),
                 Wish::AnyOf(families) => families.contains(&Family::of(*address)),
             };
@@ -221,43 +218,41 @@ impl<'p> Settling<'p> {
         outlook
     }
 
-    /// Marks what another Service may take before its owner is looked at: one that loses what it has, or, in versions that do not look at
-    /// holders first, any that needs an address.
+    /// Marks what another Service may take before its owner is looked at. Those that have all that they want are looked at first from 1.18.2
+    /// on; before, and among the others, the order is that of a Go map.
     fn contest(&self, services: &[Asking<'_>], outlooks: &mut [Outlook]) {
-        let is_needy = |(asking, outlook): &(&Asking<'_>, &Outlook)| {
-            let service = asking.service;
-            let lacks = match service.wish(self.rules) {
-                Wish::Exactly(requested) => requested.iter().any(|address| !outlook.keeps.contains(address)),
-                Wish::AnyOf(families) => families.iter().any(|family| lacks(outlook, *family)),
-            };
-            lacks && (!service.ingress.is_empty() || !self.rules.serves_holders_first())
+        let places: BTreeMap<&ServiceName, usize> =
+            services.iter().enumerate().map(|(place, asking)| (&asking.service.name, place)).collect();
+        let needy: Vec<usize> =
+            (0..services.len()).filter(|place| services[*place].lacks_in(&outlooks[*place])).collect();
+        let needs = |place: usize, imported: &Imported<'_>| {
+            let asking = &services[place];
+            let is_other = asking.service.name != imported.service.name;
+            is_other && asking.pools.contains(&imported.of_pool) && asking.may_take(imported.address, &outlooks[place])
         };
-        let pairs = services.iter().zip(outlooks.iter()).filter(is_needy);
-        let needy: Vec<(&Asking<'_>, Wish, Vec<Family>)> = pairs
-            .map(|(asking, outlook)| {
-                let missing = Family::BOTH.into_iter().filter(|family| lacks(outlook, *family)).collect();
-                (asking, asking.service.wish(self.rules), missing)
-            })
-            .collect();
-        let is_contested = |imported: &Imported<'_>| {
-            needy.iter().any(|(asking, wish, missing)| match wish {
-                _ if asking.service.name == imported.service.name || !asking.pools.contains(&imported.of_pool) => false,
-                Wish::Exactly(requested) => requested.contains(&imported.address),
-                Wish::AnyOf(families) => {
-                    let family = Family::of(imported.address);
-                    families.contains(&family) && missing.contains(&family)
-                }
-            })
-        };
-        for imported in self.imported.iter().filter(|imported| is_contested(imported)) {
-            if let Some(place) = services.iter().position(|asking| asking.service.name == imported.service.name) {
-                outlooks[place].contested.push(imported.address);
+        let mut contested: Vec<(usize, IpAddr)> = Vec::new();
+        for imported in &self.imported {
+            let Some(owner) = places.get(&imported.service.name).copied() else { continue };
+            let is_late = !self.rules.serves_holders_first() || services[owner].lacks_in(&outlooks[owner]);
+            let is_rival = |place: &&usize| is_late || !services[**place].service.ingress.is_empty();
+            let is_taken = needy.iter().filter(is_rival).any(|place| needs(*place, imported));
+            if is_taken || self.may_change_places(imported) {
+                contested.push((owner, imported.address));
             }
         }
+        contested.into_iter().for_each(|(owner, address)| outlooks[owner].contested.push(address));
+    }
+
+    /// Of Services that share, the second one that is looked at joins any address of its key.
+    fn may_change_places(&self, imported: &Imported<'_>) -> bool {
+        let Some(key) = imported.service.sharing_key.read(self.rules) else { return false };
+        let is_shared = self.holders.get(&imported.address).is_some_and(|holders| holders.len() > 1);
+        let has_key = |holders: &Vec<&LbService>| holders.iter().any(|h| h.sharing_key.read(self.rules) == Some(key));
+        is_shared && self.holders.iter().any(|(address, holders)| *address != imported.address && has_key(holders))
     }
 
     /// The ranges that cover an address, in their order.
-    fn covering(&self, address: IpAddr) -> Vec<usize> {
+    pub(super) fn covering(&self, address: IpAddr) -> Vec<usize> {
         let mut places: Vec<usize> = self.index.overlapping(&Range::from(address)).map(|(_, place)| *place).collect();
         places.sort_unstable();
         places
@@ -300,7 +295,13 @@ impl<'p> Settling<'p> {
         selecting.map(|(range, place)| (before[*place].name.as_str(), *range)).collect()
     }
 
-    fn take(&mut self, service: &'p LbService, address: IpAddr, place: usize, stay: Stay) -> Result<(), Loss> {
+    pub(super) fn take(
+        &mut self,
+        service: &'p LbService,
+        address: IpAddr,
+        place: usize,
+        stay: Stay,
+    ) -> Result<(), Loss> {
         let is_reserved = self.is_reserved(&self.ranges[place], address);
         let holders = self.holders.entry(address).or_default();
         let is_clash = holders.iter().any(|holder| incompatibility(holder, service, self.rules).is_some());
@@ -314,103 +315,6 @@ impl<'p> Settling<'p> {
         }
         holders.push(service);
         Ok(())
-    }
-
-    /// Gives a Service what it still lacks.
-    fn satisfy(&mut self, asking: &Asking<'p>, outlook: &mut Outlook) {
-        match asking.service.wish(self.rules) {
-            Wish::Exactly(requested) => {
-                for address in
-                    requested.into_iter().filter(|address| !outlook.keeps.contains(address)).collect::<Vec<_>>()
-                {
-                    match self.request(asking, address) {
-                        Ok(()) => outlook.gains.push(Gain::Exactly(address)),
-                        Err(pending) => outlook.pending.push(pending),
-                    }
-                }
-            }
-            Wish::AnyOf(families) => {
-                for family in families.into_iter().filter(|family| lacks(outlook, *family)).collect::<Vec<_>>() {
-                    match self.any_of(asking, family) {
-                        Ok(gain) => outlook.gains.push(gain),
-                        Err(pending) => outlook.pending.push(pending),
-                    }
-                }
-            }
-        }
-    }
-
-    fn request(&mut self, asking: &Asking<'p>, address: IpAddr) -> Result<(), Pending> {
-        let service = asking.service;
-        let covering: Vec<usize> =
-            self.covering(address).into_iter().filter(|place| self.ranges[*place].gives()).collect();
-        let selects = |place: &usize| asking.pools.contains(&self.ranges[*place].of_pool);
-        let Some(place) = covering.iter().copied().find(selects) else {
-            let is_covered = !covering.is_empty();
-            return Err(if is_covered { Pending::SelectorMismatch(address) } else { Pending::NoPool(Some(address)) });
-        };
-        let holders = self.holders.get(&address).map(Vec::as_slice).unwrap_or_default();
-        let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
-        if is_there && service.sharing_key.read(self.rules).is_none() {
-            return Err(Pending::AlreadyAllocated(address));
-        }
-        if let Some(why) = holders.iter().find_map(|holder| incompatibility(holder, service, self.rules)) {
-            let reason = self.rules.incompatible_reason();
-            return Err(Pending::Incompatible { address, reason, why });
-        }
-        // Nobody incompatible has it, so it can be taken.
-        let _ = self.take(service, address, place, Stay::Imported);
-        Ok(())
-    }
-
-    fn any_of(&mut self, asking: &Asking<'p>, family: Family) -> Result<Gain, Pending> {
-        let service = asking.service;
-        if let Some(gain) = self.share(service, family) {
-            return Ok(gain);
-        }
-        let is_candidate = |serving: &Serving<'_>| {
-            serving.gives() && serving.range.range.family() == family && asking.pools.contains(&serving.of_pool)
-        };
-        let places: Vec<usize> = self
-            .ranges
-            .iter()
-            .enumerate()
-            .filter(|(_, serving)| is_candidate(serving))
-            .map(|(place, _)| place)
-            .collect();
-        let is_free = |place: &&usize| self.ranges[**place].taken <= self.ranges[**place].range.range.width();
-        let free: Vec<usize> = places.iter().filter(is_free).copied().collect();
-        match free.first() {
-            Some(first) => {
-                let pools = free.iter().map(|place| self.ranges[*place].pool.name.clone()).collect();
-                self.ranges[*first].taken += 1;
-                let gain = Gain::OneOf { family, pools };
-                if service.sharing_key.read(self.rules).is_some() {
-                    self.promised.push(Promised { gain: gain.clone(), family, members: vec![service] });
-                }
-                Ok(gain)
-            }
-            None if places.is_empty() => Err(Pending::NoPool(None)),
-            None => Err(Pending::OutOfAddresses(family)),
-        }
-    }
-
-    /// Joins an address of its sharing key, or one that is promised to it.
-    fn share(&mut self, service: &'p LbService, family: Family) -> Option<Gain> {
-        service.sharing_key.read(self.rules)?;
-        let rules = self.rules;
-        let may_join = |members: &[&LbService]| {
-            !members.is_empty() && members.iter().all(|member| incompatibility(member, service, rules).is_none())
-        };
-        let mut of_family = self.holders.iter_mut().filter(|(address, _)| Family::of(**address) == family);
-        if let Some((address, holders)) = of_family.find(|(_, holders)| may_join(holders)) {
-            holders.push(service);
-            return Some(Gain::Exactly(*address));
-        }
-        let mut promised = self.promised.iter_mut().filter(|promised| promised.family == family);
-        let promised = promised.find(|promised| may_join(&promised.members))?;
-        promised.members.push(service);
-        Some(promised.gain.clone())
     }
 }
 

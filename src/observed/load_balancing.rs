@@ -1,10 +1,10 @@
 //! From raw objects to what LB-IPAM works with: address pools and Services of type LoadBalancer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::view_lb::{AddressPoolView, Condition, ServiceView, SpecManager};
-use super::{Cilium, OWNER_LABEL, Observed};
+use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecManager};
+use super::{Cilium, FIELD_MANAGER, OWNER_LABEL, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules, LbService, Marking,
     Port, ServiceSelector, TrafficPolicy,
@@ -43,6 +43,10 @@ pub struct SeenAddressPool {
     pub created: Option<String>,
     /// What people and we write.
     pub manifest: AddressPoolManifest,
+    /// Keys of labels that we wrote.
+    pub our_labels: BTreeSet<String>,
+    /// Keys of annotations that we wrote.
+    pub our_annotations: BTreeSet<String>,
     /// Who wrote its spec last, and when.
     pub author: Option<(String, String)>,
     /// What Cilium says of it.
@@ -126,10 +130,11 @@ impl Observed {
             version: ObjectVersion { uid: metadata.uid, resource_version: metadata.resource_version },
             created: metadata.creation_timestamp,
             manifest: AddressPoolManifest { labels: metadata.labels, annotations: metadata.annotations, spec },
+            our_labels: our_keys(&metadata.managed_fields, |metadata| &metadata.labels),
+            our_annotations: our_keys(&metadata.managed_fields, |metadata| &metadata.annotations),
             author: author(&metadata.managed_fields),
             marking: match status.conflicting.as_deref() {
                 Some("True") => Marking::Conflicting,
-                Some("False") => Marking::Free,
                 _ => Marking::None,
             },
             status,
@@ -151,6 +156,16 @@ impl Observed {
         let service = service(view);
         self.services.insert(service.name.clone(), service);
     }
+}
+
+/// Keys that our field manager owns.
+fn our_keys(
+    entries: &[SpecManager],
+    of: fn(&OwnedKeys) -> &BTreeMap<String, serde::de::IgnoredAny>,
+) -> BTreeSet<String> {
+    let ours = entries.iter().filter(|entry| entry.manager == FIELD_MANAGER).filter_map(|entry| entry.fields.as_ref());
+    let keys = ours.filter_map(|fields| fields.metadata.as_ref()).flat_map(|metadata| of(metadata).keys());
+    keys.filter_map(|key| Some(key.strip_prefix("f:")?.to_owned())).collect()
 }
 
 fn author(entries: &[SpecManager]) -> Option<(String, String)> {

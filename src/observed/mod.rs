@@ -45,6 +45,9 @@ pub const OLD_ANNOTATION_IPV6: &str = "io.cilium.network.ipv6-pod-cidr";
 /// All of them.
 pub const ANNOTATION_KEYS: [&str; 4] = [ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6];
 
+/// The name under which the server notes what we write (`metadata.managedFields`).
+pub const FIELD_MANAGER: &str = "cilium-ipam";
+
 /// On a Node: `"true"` protects it, whatever the files say.
 pub const PROTECTED_ANNOTATION: &str = "cilium-ipam.io/protected";
 

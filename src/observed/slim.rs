@@ -14,8 +14,10 @@ pub fn slim(kind: ObservedKind, object: &Value) -> Value {
     for path in paths(kind) {
         copy(object, &mut slimmed, path);
     }
-    if kind == ObservedKind::Node {
-        slim_managed_fields(&mut slimmed);
+    match kind {
+        ObservedKind::Node => slim_managed_fields(&mut slimmed, slim_node_manager),
+        ObservedKind::LoadBalancerPool => slim_managed_fields(&mut slimmed, slim_pool_manager),
+        _ => {}
     }
     slimmed
 }
@@ -48,6 +50,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
         ObservedKind::LoadBalancerPool => &[
             &["metadata", "labels"],
             &["metadata", "annotations"],
+            &["metadata", "managedFields"],
             &["spec", "cidrs"],
             &["spec", "blocks"],
             &["spec", "serviceSelector"],
@@ -125,24 +128,43 @@ fn slim_container(container: &Value) -> Value {
     slimmed
 }
 
-/// Keeps, of each manager, only whether it wrote a pod-CIDR field.
-fn slim_managed_fields(node: &mut Value) {
-    let Some(managers) = node.pointer_mut("/metadata/managedFields") else { return };
+/// Keeps, of each manager, only whether it wrote a field that matters.
+fn slim_managed_fields(object: &mut Value, slim_manager: fn(Value) -> Option<Value>) {
+    let Some(managers) = object.pointer_mut("/metadata/managedFields") else { return };
     let entries = managers.as_array_mut().map(std::mem::take).unwrap_or_default();
     *managers = entries.into_iter().filter_map(slim_manager).collect();
 }
 
-/// `None` for one that wrote none, or that is nothing an API server writes.
-fn slim_manager(entry: Value) -> Option<Value> {
+/// `None` for one that wrote no pod CIDR, or that is nothing an API server writes.
+fn slim_node_manager(entry: Value) -> Option<Value> {
+    with_fields(entry, |written, fields| {
+        for key in ["f:podCIDR", "f:podCIDRs"] {
+            copy(written, fields, &["f:spec", key]);
+        }
+        for key in super::ANNOTATION_KEYS {
+            copy(written, fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
+        }
+    })
+}
+
+/// `None` for one that wrote neither the spec nor labels or annotations.
+fn slim_pool_manager(entry: Value) -> Option<Value> {
+    with_fields(entry, |written, fields| {
+        if written.get("f:spec").is_some() {
+            fields["f:spec"] = Value::Object(Map::new());
+        }
+        for key in ["f:labels", "f:annotations"] {
+            copy(written, fields, &["f:metadata", key]);
+        }
+    })
+}
+
+/// An entry with those of its fields that are copied; `None` where none are.
+fn with_fields(entry: Value, copied: impl Fn(&Value, &mut Value)) -> Option<Value> {
     let Value::Object(mut entry) = entry else { return None };
     let mut fields = Value::Object(Map::new());
     let written = entry.remove("fieldsV1")?;
-    for key in ["f:podCIDR", "f:podCIDRs"] {
-        copy(&written, &mut fields, &["f:spec", key]);
-    }
-    for key in super::ANNOTATION_KEYS {
-        copy(&written, &mut fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
-    }
+    copied(&written, &mut fields);
     fields.as_object().filter(|fields| !fields.is_empty())?;
     entry.insert("fieldsV1".to_owned(), fields);
     Some(Value::Object(entry))

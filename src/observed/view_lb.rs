@@ -54,6 +54,16 @@ pub(super) struct SpecManager {
 pub(super) struct OwnedSpecFields {
     #[serde(default, rename = "f:spec")]
     pub spec: Option<IgnoredAny>,
+    #[serde(default, rename = "f:metadata")]
+    pub metadata: Option<OwnedKeys>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedKeys {
+    #[serde(default, rename = "f:labels")]
+    pub labels: BTreeMap<String, IgnoredAny>,
+    #[serde(default, rename = "f:annotations")]
+    pub annotations: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]

@@ -7,6 +7,7 @@ use super::document::{ChangeDocument, EditDocument, GuardDocument, OriginDocumen
 use super::lb::{AddressPoolChange, LossTime, LostAddress, PoolAction, ServiceAction, ServiceChange, ServiceEffect};
 use super::{Hazard, Plan};
 use crate::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Gain, Translation};
+use crate::observed::FIELD_MANAGER;
 
 /// Counts of pools and Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,7 +176,7 @@ impl AddressPoolChange {
         let why = match self.action {
             PoolAction::Create => "in the files, and not in the cluster".to_owned(),
             PoolAction::Update => match self.author.as_ref() {
-                Some((manager, time)) if manager != "cilium-ipam" => {
+                Some((manager, time)) if manager != FIELD_MANAGER => {
                     format!("differs from the files; last written by {manager} at {time}")
                 }
                 _ => "differs from the files".to_owned(),

@@ -88,7 +88,8 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
 fn would(change: &ChangeDocument) -> String {
     match (change.kind.as_str(), change.after.is_empty()) {
         ("CiliumLoadBalancerIPPool", _) => format!("be {}", past(&change.action)),
-        ("Service", _) => format!("ask for {}", change.after.join(" ")),
+        ("Service", true) => "ask for no address".to_owned(),
+        ("Service", false) => format!("ask for {}", change.after.join(" ")),
         (_, true) => "get no block".to_owned(),
         (_, false) => format!("get {}", change.after.join(" ")),
     }

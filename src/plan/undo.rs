@@ -39,7 +39,7 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let foreign = super::decide::foreign_ranges(desired, observed);
     let undoing = Undoing { desired, observed, others: Others::new(observed, &foreign, &claims) };
-    (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, observed);
+    (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
     for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
         match undoing.change(wanted) {
             Some(Ok(change)) => plan.changes.push(Change::Node(change)),
@@ -164,6 +164,7 @@ impl PlanDocument {
         let plan = Plan {
             waivers: limits.chain(lb_waivers(changes, &undone, observed)).collect(),
             blocked: blocked.collect(),
+            effects: super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
             changes: undone,
             desired_digest: digest::of_desired(desired),
             ..Plan::default()

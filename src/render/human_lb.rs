@@ -76,6 +76,11 @@ fn painted(line: &str) -> String {
     }
 }
 
+/// What becomes of Services, all of them.
+pub fn service_effects(services: &[ServiceEffectDocument]) -> String {
+    effects(services, Detail::Full)
+}
+
 /// What becomes of Services, those that lose something first.
 pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> String {
     if services.is_empty() {

@@ -71,8 +71,8 @@ mod tests {
             origin: None,
         };
         let diff = manifest_diff(&change);
-        assert!(diff.contains(&"-    - cidr: 10.0.0.0/24".to_owned()), "{diff:#?}");
-        assert!(diff.contains(&"+    - cidr: 10.0.0.0/25".to_owned()), "{diff:#?}");
+        assert!(diff.contains(&"-  - cidr: 10.0.0.0/24".to_owned()), "{diff:#?}");
+        assert!(diff.contains(&"+  - cidr: 10.0.0.0/25".to_owned()), "{diff:#?}");
         assert!(diff.contains(&"   disabled: true".to_owned()), "{diff:#?}");
     }
 }

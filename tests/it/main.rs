@@ -12,6 +12,7 @@ mod hostile_text;
 mod lb;
 mod lb_apply;
 mod lb_edits;
+mod lb_files;
 mod lock;
 mod properties;
 mod rails;

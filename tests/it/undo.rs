@@ -138,7 +138,7 @@ fn it_works_after_the_files_were_reverted_and_a_node_is_gone() {
     folder.write("pools/a.yaml", super::support::pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
     let list = folder.read("cluster.json").replace(r#""uid": "uid-n2""#, r#""uid": "uid-of-its-successor""#);
     folder.write("cluster.json", list);
-    assert!(undo(&folder, 0).contains("left out: 1 node, gone or re-created since"));
+    assert!(undo(&folder, 0).contains("left out: 1 object, gone or re-created since"));
     assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
     assert_eq!(annotations(&folder, "n2")[KEYS[0]], "fd00:20:0:1::/64", "another object is left alone");
 }

@@ -1,11 +1,12 @@
 //! Which address pools change, and how.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::change::{Change, Hazard, Target};
 use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{LbPlan, blocked, hidden};
+use crate::claims::Claims;
 use crate::desired::{Desired, WantedAddressPool};
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, LbRules, Translation};
 use crate::model::{AddressPoolName, OWNER_LABEL, ObjectVersion};
@@ -14,7 +15,8 @@ use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 use crate::plan::BlockedReason;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
-    let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(observed) };
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(observed, &claims) };
     for wanted in desired.address_pools.values() {
         let target = Target::AddressPool(wanted.name.clone());
         match deciding.wanted(wanted) {
@@ -77,7 +79,7 @@ impl Deciding<'_> {
             None => PoolAction::Adopt,
             Some(owner) => return Err(LbObstacle::ManagedByAnother(owner.clone()).into()),
         };
-        if action == PoolAction::Update && is_as_wanted(&seen.manifest, &after, &self.rules) {
+        if action == PoolAction::Update && is_as_wanted(seen, &after, &self.rules) {
             return Ok(None);
         }
         if !seen.version.is_known() {
@@ -106,28 +108,35 @@ impl Deciding<'_> {
         if let Some(why) = hidden(self.observed, ObservedKind::LoadBalancerPool) {
             return Err(LbObstacle::PoolsHidden(why.to_owned()));
         }
+        if self.observed.cilium.version.is_none() {
+            return Err(LbObstacle::VersionUnknown);
+        }
         self.observed.address_pool_api().ok_or(LbObstacle::NotServed)
     }
 }
 
-/// Whether nothing is left to write. What others add to labels and annotations is theirs.
-fn is_as_wanted(seen: &AddressPoolManifest, wanted: &AddressPoolManifest, rules: &LbRules) -> bool {
-    let has = |seen: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>| {
-        wanted.iter().all(|(key, value)| seen.get(key) == Some(value))
+/// Whether nothing is left to write. What others add to labels and annotations is theirs; what we wrote and the files have no more goes.
+fn is_as_wanted(seen: &SeenAddressPool, wanted: &AddressPoolManifest, rules: &LbRules) -> bool {
+    let is_same = |seen: &Texts, wanted: &Texts, ours: &BTreeSet<String>| {
+        let keys = wanted.keys().chain(ours);
+        keys.into_iter().all(|key| seen.get(key) == wanted.get(key))
     };
-    has(&seen.labels, &wanted.labels)
-        && has(&seen.annotations, &wanted.annotations)
-        && seen.spec.means_the_same(&wanted.spec, rules)
+    is_same(&seen.manifest.labels, &wanted.labels, &seen.our_labels)
+        && is_same(&seen.manifest.annotations, &wanted.annotations, &seen.our_annotations)
+        && seen.manifest.spec.means_the_same(&wanted.spec, rules)
 }
 
-/// What a pool shows, of labels and annotations what will be written.
-pub(super) fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoolManifest {
-    let only = |seen: &BTreeMap<String, String>, written: &BTreeMap<String, String>| {
-        seen.iter().filter(|(key, _)| written.contains_key(*key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+type Texts = BTreeMap<String, String>;
+
+/// What a pool shows, of labels and annotations what will be written and what we wrote.
+fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoolManifest {
+    let only = |seen: &Texts, written: &Texts, ours: &BTreeSet<String>| {
+        let matters = |(key, _): &(&String, &String)| written.contains_key(*key) || ours.contains(*key);
+        seen.iter().filter(matters).map(|(key, value)| (key.clone(), value.clone())).collect()
     };
     AddressPoolManifest {
-        labels: only(&seen.manifest.labels, &written.labels),
-        annotations: only(&seen.manifest.annotations, &written.annotations),
+        labels: only(&seen.manifest.labels, &written.labels, &seen.our_labels),
+        annotations: only(&seen.manifest.annotations, &written.annotations, &seen.our_annotations),
         spec: seen.manifest.spec.clone(),
     }
 }
@@ -136,13 +145,15 @@ pub(super) fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) ->
 pub(super) struct Users(RangeIndex<AddressUser>);
 
 impl Users {
-    pub(super) fn new(observed: &Observed) -> Users {
+    pub(super) fn new(observed: &Observed, claims: &Claims) -> Users {
         let blocks = observed.shown_blocks().map(|(node, block)| (block.range(), AddressUser::PodCidr(node.clone())));
         let machines = observed.nodes.values().flat_map(|node| {
             node.addresses.iter().map(|address| (Range::from(*address), AddressUser::Machine(node.name.clone())))
         });
         let services = observed.service_ranges.iter().map(|range| (*range, AddressUser::ServiceCidr));
-        Users(RangeIndex::new(blocks.chain(machines).chain(services)))
+        let claimed = claims.held().map(|(block, node)| (block.range(), AddressUser::Claimed(node.clone())));
+        let unattributed = observed.unattributed.iter().map(|block| (block.range(), AddressUser::Unattributed));
+        Users(RangeIndex::new(blocks.chain(machines).chain(services).chain(claimed).chain(unattributed)))
     }
 
     /// Refuses ranges that the pool does not have yet and that something else uses.

@@ -5,11 +5,9 @@ use std::net::IpAddr;
 
 use super::super::change::{Change, Hazard};
 use super::world::World;
-use crate::lbipam::{
-    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, Settled, conflicts, settle,
-};
+use crate::lbipam::{Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, settle};
 use crate::model::ServiceName;
-use crate::net::Family;
+use crate::net::{Family, Range};
 use crate::observed::{Observed, ObservedKind};
 
 /// When an address goes.
@@ -83,6 +81,8 @@ pub(super) struct Foretelling {
     lost: Losses,
     given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
     last: Option<BTreeMap<ServiceName, Outlook>>,
+    /// Ranges of the pools that change, before and after.
+    touched: Vec<Range>,
     sight: Sight,
 }
 
@@ -93,12 +93,15 @@ enum Sight {
     Blind,
 }
 
-fn lost_of(settled: Settled, include: fn(&Outlook) -> Vec<(IpAddr, Loss, Certainty)>) -> Losses {
-    let of_service = |(name, outlook): (ServiceName, Outlook)| {
-        let lost = include(&outlook).into_iter();
-        lost.map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty))).collect::<Vec<_>>()
+fn lost_of(
+    outlooks: &BTreeMap<ServiceName, Outlook>,
+    include: fn(&Outlook) -> Vec<(IpAddr, Loss, Certainty)>,
+) -> Losses {
+    let of_service = |(name, outlook): (&ServiceName, &Outlook)| {
+        let name = name.clone();
+        include(outlook).into_iter().map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty)))
     };
-    settled.outlooks.into_iter().flat_map(of_service).collect()
+    outlooks.iter().filter(|(_, outlook)| !outlook.keeps_all()).flat_map(of_service).collect()
 }
 
 fn certain(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
@@ -117,7 +120,7 @@ impl Foretelling {
         let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
         let sight = if is_blind { Sight::Blind } else { Sight::Clear };
         let (lost, given) = (Losses::new(), BTreeMap::new());
-        Foretelling { before: world.clone(), world, lost, given, last: None, sight }
+        Foretelling { before: world.clone(), world, lost, given, last: None, touched: Vec::new(), sight }
     }
 
     /// Pools and Services after the changes so far.
@@ -127,9 +130,13 @@ impl Foretelling {
 
     /// Foresees a change, and notes in it what it means for workloads.
     pub(super) fn step(&mut self, change: &mut Change) {
+        let is_first = self.world.pools.is_empty();
         let takes_away = self.foresee(change);
         let hazard = match change {
-            Change::AddressPool(pool) if self.sight == Sight::Blind && pool.before.is_some() => Hazard::Destructive,
+            // The first pool wakes the operator, which then takes away what it did not give.
+            Change::AddressPool(pool) if self.sight == Sight::Blind && (pool.before.is_some() || is_first) => {
+                Hazard::Destructive
+            }
             _ if takes_away => Hazard::Destructive,
             _ => Hazard::None,
         };
@@ -164,8 +171,12 @@ impl Foretelling {
                 }
             }
         }
-        self.last = Some(settled.outlooks.clone());
-        let lost = lost_of(settled, all);
+        let lost = lost_of(&settled.outlooks, all);
+        self.last = Some(settled.outlooks);
+        if let Change::AddressPool(change) = change {
+            let manifests = change.before.iter().chain(&change.after);
+            self.touched.extend(manifests.flat_map(|manifest| manifest.spec.ranges()));
+        }
         let takes_away = !lost.is_empty();
         for (address, (why, certainty)) in lost {
             let known = self.lost.entry(address).or_insert((why, certainty));
@@ -194,7 +205,9 @@ impl Foretelling {
             let gains = exactly.into_iter().chain(given).filter(is_new).collect();
             effects.insert(name.clone(), ServiceEffect { service: name, loses: Vec::new(), gains, pending });
         }
-        let anyway = lost_of(anyway, certain);
+        // What a pool that changes covers goes with it, even where it is not known why the Service has it.
+        let mut anyway = lost_of(&anyway.outlooks, certain);
+        anyway.retain(|(_, address), _| !self.touched.iter().any(|range| range.contains(&Range::from(*address))));
         for ((name, address), when, why, certainty) in self.losses(&rules, &anyway) {
             if let Some(effect) = effects.get_mut(&name) {
                 effect.loses.push(LostAddress { address, when, why, certainty });
@@ -234,16 +247,10 @@ impl Foretelling {
 
     /// Every address that goes because of the changes, each with the first time at which it does.
     fn losses(&self, rules: &LbRules, anyway: &Losses) -> Vec<((ServiceName, IpAddr), LossTime, Loss, Certainty)> {
-        // What was taken away and given back by a later change has not gone.
-        let is_back = |(name, address): &(ServiceName, IpAddr), certainty: Certainty| {
-            let service = self.world.services.get(name);
-            certainty == Certainty::Certain && service.is_some_and(|service| service.ingress.contains(address))
-        };
         let mut losses = Vec::new();
         let mut told: Losses = anyway.clone();
-        let now = self.lost.iter().filter(|(lost, (_, certainty))| !is_back(lost, *certainty));
-        let now: Losses = now.map(|(lost, why)| (lost.clone(), *why)).collect();
-        let mut times = vec![(LossTime::Now, now), (LossTime::OperatorRestart, self.lost_at_start(rules))];
+        let mut times =
+            vec![(LossTime::Now, self.lost.clone()), (LossTime::OperatorRestart, self.lost_at_start(rules))];
         if rules.is_before_newest() {
             times.push((LossTime::Upgrade, self.lost_at_start(&rules.upgraded())));
         }
@@ -261,7 +268,7 @@ impl Foretelling {
     fn lost_at_start(&self, rules: &LbRules) -> Losses {
         let at_start = |world: &World| {
             let pools = world.read(rules);
-            lost_of(settle(&pools, world.services.values(), rules, OperatorState::Restarted), certain)
+            lost_of(&settle(&pools, world.services.values(), rules, OperatorState::Restarted).outlooks, certain)
         };
         let before = at_start(&self.before);
         let mut lost = at_start(&self.world);

@@ -16,6 +16,10 @@ pub enum AddressUser {
     Machine(NodeName),
     /// The Service CIDR.
     ServiceCidr,
+    /// A block that is claimed for a node, or rests after it.
+    Claimed(NodeName),
+    /// A block of an object whose node cannot be told.
+    Unattributed,
 }
 
 /// Why a pool or a pin must wait.
@@ -27,6 +31,10 @@ pub enum LbObstacle {
     PoolsHidden(String),
     /// The server does not show Services.
     ServicesHidden(String),
+    /// Which Cilium runs is not known, and so not what it reads.
+    VersionUnknown,
+    /// LB-IPAM is switched off, or not for Services without a class.
+    SwitchedOff,
     /// The running version cannot be given this spec.
     NotRead(NotRead),
     /// The label says that somebody else manages the pool.
@@ -51,6 +59,8 @@ impl fmt::Display for AddressUser {
             AddressUser::PodCidr(node) => write!(f, "a pod CIDR of node {node}"),
             AddressUser::Machine(node) => write!(f, "an address of node {node}"),
             AddressUser::ServiceCidr => write!(f, "the Service CIDR"),
+            AddressUser::Claimed(node) => write!(f, "claimed for node {node} or at rest after it"),
+            AddressUser::Unattributed => write!(f, "a pod CIDR of a node that cannot be told"),
         }
     }
 }
@@ -66,6 +76,15 @@ impl fmt::Display for LbObstacle {
             }
             LbObstacle::PoolsHidden(why) => write!(f, "ciliumloadbalancerippools.cilium.io cannot be read: {why}"),
             LbObstacle::ServicesHidden(why) => write!(f, "services cannot be read: {why}"),
+            LbObstacle::VersionUnknown => {
+                write!(f, "Cilium's version is not known, and with it what Cilium reads of a pool")
+            }
+            LbObstacle::SwitchedOff => {
+                write!(
+                    f,
+                    "LB-IPAM does not take it: it is switched off, or not for Services without a loadBalancerClass"
+                )
+            }
             LbObstacle::NotRead(why) => why.fmt(f),
             LbObstacle::ManagedByAnother(owner) => {
                 write!(f, "its label {} says that `{}` manages it", OWNER_LABEL.0, owner.escape_debug())
@@ -94,7 +113,14 @@ impl LbObstacle {
             LbObstacle::PoolsHidden(_) | LbObstacle::ServicesHidden(_) => {
                 "allow `list` on it; see the README for the rights that are needed".into()
             }
-            LbObstacle::NotRead(_) => "write it as CIDRs, or upgrade Cilium to 1.15 or later".into(),
+            LbObstacle::VersionUnknown => "let Cilium's DaemonSet be listed, or include it in the cluster file".into(),
+            LbObstacle::SwitchedOff => "see `enable-lb-ipam` and `default-lb-service-ipam` in cilium-config".into(),
+            LbObstacle::NotRead(NotRead::FirstLast) => {
+                "take `allowFirstLastIPs` out, or upgrade Cilium to 1.15 or later".into()
+            }
+            LbObstacle::NotRead(NotRead::StartStop(_)) => {
+                "write it as CIDRs, or upgrade Cilium to 1.15 or later".into()
+            }
             LbObstacle::ManagedByAnother(_) => {
                 "take it out there and remove the label, or take it out of these files".into()
             }

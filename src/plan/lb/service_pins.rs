@@ -22,7 +22,14 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
         return;
     }
     let pools = pools_in_use(world);
-    let pinning = Pinning { desired, world, pools };
+    let mut pinning = Pinning { world, pools, holders: BTreeMap::new(), pinned: BTreeMap::new() };
+    for service in world.services.values() {
+        service.ingress.iter().for_each(|address| pinning.holders.entry(*address).or_default().push(service));
+    }
+    for pin in desired.service_pins.values() {
+        let addresses = pin.addresses.iter().map(|pinned| pinned.address);
+        addresses.for_each(|address| pinning.pinned.entry(address).or_default().push(&pin.service));
+    }
     for pin in desired.service_pins.values() {
         let target = Target::Service(pin.service.clone());
         let Some(service) = world.services.get(&pin.service) else {
@@ -62,9 +69,12 @@ fn pools_in_use(world: &World) -> Vec<AddressPool> {
 }
 
 struct Pinning<'p> {
-    desired: &'p Desired,
     world: &'p World,
     pools: Vec<AddressPool>,
+    /// Services by the addresses that they have.
+    holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
+    /// Services by the addresses that they are pinned to, by name.
+    pinned: BTreeMap<IpAddr, Vec<&'p ServiceName>>,
 }
 
 impl Pinning<'_> {
@@ -97,7 +107,7 @@ impl Pinning<'_> {
 
     fn obstacle(&self, pin: &ServicePin, addresses: &[IpAddr], service: &LbService) -> Option<LbObstacle> {
         if self.world.rules.class_use(service.class.as_deref()) != ClassUse::Ours {
-            return Some(LbObstacle::AnotherController(service.class.clone().unwrap_or_default()));
+            return Some(service.class.clone().map_or(LbObstacle::SwitchedOff, LbObstacle::AnotherController));
         }
         if let Some(address) = service.spec_address.filter(|address| !addresses.contains(address)) {
             return Some(LbObstacle::AsksInSpec(address));
@@ -123,14 +133,11 @@ impl Pinning<'_> {
 
     /// Another Service that has the address, or is pinned to it before this one, and cannot share it.
     fn holder(&self, address: IpAddr, pin: &ServicePin, service: &LbService) -> Option<ServiceName> {
-        let pinned: BTreeMap<&ServiceName, &ServicePin> = self.desired.service_pins.iter().collect();
-        let is_pinned = |other: &ServicePin| other.addresses.iter().any(|pinned| pinned.address == address);
-        let has = |other: &&LbService| match pinned.get(&other.name) {
-            // The first of two pins wins. One that is to move away is in the way until it has moved.
-            Some(other_pin) if is_pinned(other_pin) => other.name < pin.service || other.ingress.contains(&address),
-            Some(_) | None => other.ingress.contains(&address),
-        };
-        let others = self.world.services.values().filter(|other| other.name != pin.service).filter(has);
-        others.into_iter().find(|other| !may_share(other, service, &self.world.rules)).map(|other| other.name.clone())
+        let has = self.holders.get(&address).into_iter().flatten().copied();
+        // The first of two pins wins.
+        let pinned = self.pinned.get(&address).into_iter().flatten().filter(|other| **other < &pin.service);
+        let pinned = pinned.filter_map(|other| self.world.services.get(*other));
+        let mut others = has.chain(pinned).filter(|other| other.name != pin.service);
+        others.find(|other| !may_share(other, service, &self.world.rules)).map(|other| other.name.clone())
     }
 }

@@ -1,6 +1,7 @@
 //! Taking changes of pools and pins back.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::super::Blocked;
 use super::super::change::{Change, Hazard, Target};
@@ -10,8 +11,9 @@ use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange}
 use super::foretell::Foretelling;
 use super::obstacle::LbObstacle;
 use super::{Effects, blocked, hidden};
+use crate::desired::Desired;
 use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Translation};
-use crate::model::{AddressPoolName, ObjectVersion, ServiceName};
+use crate::model::{AddressPoolName, OWNER_LABEL, ObjectVersion, ServiceName};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 
 /// The same when the undo plan is made and when it is applied, and so the worst that it may be: what Services get in between must not make
@@ -63,8 +65,13 @@ pub(in crate::plan) fn after<'c>(changes: impl IntoIterator<Item = &'c Change>, 
 }
 
 /// What an undo plan asks for of pools and pins, as far as they show what was applied.
-pub(in crate::plan) fn undone(saved: &PlanDocument, observed: &Observed) -> (Vec<Change>, Vec<Blocked>, Effects) {
-    let undoing = Undoing { observed, rules: observed.lb_rules(), users: Users::new(observed) };
+pub(in crate::plan) fn undone(
+    saved: &PlanDocument,
+    desired: &Desired,
+    observed: &Observed,
+) -> (Vec<Change>, Vec<Blocked>, Effects) {
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let undoing = Undoing { observed, rules: observed.lb_rules(), users: Users::new(observed, &claims) };
     let (mut changes, mut blocked) = (Vec::new(), Vec::new());
     let mut foretelling = Foretelling::new(observed);
     for wanted in &saved.changes {
@@ -107,7 +114,12 @@ impl Undoing<'_> {
         let is_readable = |manifest: &AddressPoolManifest| {
             manifest.spec.cidrs.iter().chain(&manifest.spec.blocks).all(|block: &AddressBlock| block.range().is_some())
         };
-        if from == to || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
+        // Whoever wrote the file: what is not ours is not touched, and nothing is made that would not be ours.
+        let is_ours = match seen {
+            Some(seen) => seen.is_ours(),
+            None => to.is_some_and(|to| to.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)),
+        };
+        if from == to || !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
             return None;
         }
         let refused = to.and_then(|to| self.users.refuse(to, seen).err()).or_else(|| self.unreachable());
@@ -174,6 +186,11 @@ fn one_annotation(
         return None;
     };
     let known = ADDRESSES.into_iter().find(|known| known == key && known == same)?;
+    let is_address = |text: &str| text.trim().parse::<IpAddr>().is_ok();
+    let is_readable = |value: &Value| value.as_ref().is_none_or(|value| value.split(',').all(is_address));
+    if !is_readable(after) {
+        return None;
+    }
     Some((known, (*before).clone(), (*after).clone()))
 }
 
@@ -198,6 +215,9 @@ fn is(
 
 /// Whether what was planned is there.
 pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if is_hidden(observed, saved) {
+        return false;
+    }
     match (&saved.edit, saved.undo.as_ref()) {
         (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
             let seen = observed.address_pools.get(&saved.name);
@@ -213,8 +233,17 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
     }
 }
 
+/// What cannot be seen is neither there nor gone.
+fn is_hidden(observed: &Observed, saved: &ChangeDocument) -> bool {
+    let kind = if saved.kind == "Service" { ObservedKind::Service } else { ObservedKind::LoadBalancerPool };
+    hidden(observed, kind).is_some()
+}
+
 /// Whether there is nothing left to take back.
 pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if is_hidden(observed, saved) {
+        return false;
+    }
     let service = || saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
     match saved.kind.as_str() {
         "Service" => service().is_none_or(|service| service.version.uid != saved.guard.uid),

@@ -58,8 +58,7 @@ impl World {
         for (name, pool) in &mut self.pools {
             pool.marking = match conflicts.get(name.as_str()).map(|conflict| conflict.certainty) {
                 Some(Certainty::Certain) => Marking::Conflicting,
-                Some(Certainty::LeftToChance) => Marking::None,
-                None => Marking::Free,
+                Some(Certainty::LeftToChance) | None => Marking::None,
             };
         }
     }
