@@ -33,6 +33,13 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
     findings
 }
 
+/// What the cluster alone tells of LoadBalancer pools and Services.
+pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
+    let mut findings = load_balancing::of_cluster(observed);
+    findings.sort();
+    findings
+}
+
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 7] = [

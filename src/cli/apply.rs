@@ -17,10 +17,8 @@ use super::{Common, Format, Reached, load_valid, output};
 use crate::apply::{Event, Stop};
 use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
-use crate::plan::{
-    Change, Intent, Plan, PlanDocument, RefusalDocument, ServiceEffectDocument, Staleness, still_wanted,
-};
-use crate::render::{Detail, Paint, count, diagnostics, human, printable, service_effects};
+use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
+use crate::render::{Detail, Paint, count, diagnostics, human, printable};
 use crate::run::{Applied, BATCH, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
 
 /// Carry out a plan.
@@ -165,9 +163,7 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
                 output::warn(&format!("Node/{name}: {reason}; {}", printable(&blocked.unblock)));
             }
             if saved.intent == Intent::Undo {
-                let services: Vec<ServiceEffectDocument> =
-                    plan.effects.services.iter().map(ServiceEffectDocument::from).collect();
-                output::talk(&service_effects(&services));
+                output::talk(&human(&PlanDocument::new(plan, &saved.source.directory), Detail::Short));
             }
             if done > 0 {
                 output::warn(&format!("done already: {} of the saved plan", count(done, "change")));

@@ -35,8 +35,9 @@ impl Progress {
             Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.clone()),
         };
         let (target, after) = (change.target(), ChangeDocument::from(*change).after.join(" "));
+        let verb = if after.is_empty() { "taken away" } else { "written" };
         let line = match fault {
-            None => format!("{} {target}  {}", Paint::Green.on("written"), printable(&after)),
+            None => format!("{} {target}  {}", Paint::Green.on(verb), printable(&after)),
             Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
         };
         match (self, outcome) {

@@ -4,13 +4,15 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::{Common, Format, Reached, output};
+use crate::check;
 use crate::cluster::{Opening, observe};
+use crate::desired::Documents;
 use crate::lbipam::{
     AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled, conflicts, settle,
 };
 use crate::net::Range;
 use crate::observed::{AddressPoolStatus, Observed};
-use crate::render::{printable, table};
+use crate::render::{diagnostics, printable, table};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
@@ -64,7 +66,10 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failu
     let shown = shown(&observed);
     match flags.output {
         Format::Json => output::json(&shown)?,
-        Format::Human => output::data(&text(&shown))?,
+        Format::Human => {
+            output::talk(&diagnostics(&check::load_balancing(&observed), &Documents::default()));
+            output::data(&text(&shown))?;
+        }
     }
     Ok(Reached::Done)
 }

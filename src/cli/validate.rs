@@ -47,6 +47,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
     }
     output::talk(&output::diagnostics(&loaded));
     let (pools, pins) = (count(loaded.desired.pools.len(), "pool"), count(loaded.desired.pins.len(), "pin"));
-    output::data(&format!("valid: {pools}, {pins}, {}\n", count(loaded.findings.len(), "warning")))?;
+    let mut counts = vec![pools, pins];
+    let (balancers, services) = (loaded.desired.address_pools.len(), loaded.desired.service_pins.len());
+    if balancers + services > 0 {
+        counts.push(count(balancers, "LoadBalancer pool"));
+        counts.push(count(services, "Service pin"));
+    }
+    output::data(&format!("valid: {}, {}\n", counts.join(", "), count(loaded.findings.len(), "warning")))?;
     Ok(Reached::Done)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::pool::{AddressPool, AddressRange, FirstLast, Marking, RangeForm, ServingState};
 use super::rules::LbRules;
 use crate::model::{Labels, Operator, Requirement, RequirementError, Selector};
-use crate::net::{Block, Range};
+use crate::net::{Block, BlockError, Range};
 
 /// What of an address pool people and we write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,7 +156,11 @@ impl AddressBlock {
     pub fn range(&self) -> Option<AddressRange> {
         let range = match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), _, _) if !cidr.is_empty() => {
-                let range = whole_family(cidr).or_else(|| Some(Block::lenient(cidr).ok()?.range()))?;
+                // As netip reads it: no leading zeros, any bits behind the prefix.
+                let range = match cidr.parse::<Block>() {
+                    Err(BlockError::NotACidr { .. }) => return None,
+                    _ => whole_family(cidr).or_else(|| Some(Block::lenient(cidr).ok()?.range()))?,
+                };
                 return Some(AddressRange { range, form: RangeForm::Cidr });
             }
             (_, Some(start), Some(stop)) if !stop.is_empty() => format!("{start}-{stop}").parse().ok()?,

@@ -104,7 +104,7 @@ impl Block {
     /// # Errors
     /// What Go would not read either, and the whole address space.
     pub fn lenient(text: &str) -> Result<Block, BlockError> {
-        match Block::from_str(text) {
+        match Block::read(text) {
             Err(BlockError::HostBits { aligned, .. }) => Ok(aligned),
             Err(BlockError::MappedIpv4 { text }) => Block::unmapped(&text).ok_or(BlockError::MappedIpv4 { text }),
             other => other,
@@ -168,7 +168,26 @@ impl Block {
 impl FromStr for Block {
     type Err = BlockError;
 
+    /// Numbers with leading zeros are refused, as Go's netip refuses them, with which Cilium reads: to some they are octal.
     fn from_str(text: &str) -> Result<Block, BlockError> {
+        if has_leading_zeros(text) {
+            return Err(BlockError::NotACidr { text: text.to_owned() });
+        }
+        Block::read(text)
+    }
+}
+
+/// Whether an IPv4 number or the prefix length begins with a zero that it does not need.
+fn has_leading_zeros(text: &str) -> bool {
+    let is_padded = |number: &str| number.len() > 1 && number.starts_with('0');
+    match text.split_once('/') {
+        Some((address, length)) => is_padded(length) || !address.contains(':') && address.split('.').any(is_padded),
+        None => false,
+    }
+}
+
+impl Block {
+    fn read(text: &str) -> Result<Block, BlockError> {
         let not_a_cidr = || BlockError::NotACidr { text: text.to_owned() };
         let net: IpNet = text.parse().map_err(|_| not_a_cidr())?;
         if let IpNet::V6(v6) = net
@@ -265,6 +284,8 @@ mod tests {
         for text in [
             "",
             "10.0.0.0",
+            "010.0.0.0/24",
+            "10.0.0.0/024",
             "10.0.0.0/33",
             "::ffff:10.0.0.0/120",
             "0.0.0.0/0",

@@ -269,7 +269,7 @@ impl PlanDocument {
                 blocked: blocked.len(),
                 unchanged: unchanged.iter().filter(|target| matches!(target, Target::Node(_))).count(),
                 release: count(Action::Release),
-                delete: load_balancing.delete,
+                delete: 0,
                 irreversible: changes.iter().filter(|change| change.undo.is_none()).count(),
                 load_balancing,
             },
@@ -373,6 +373,8 @@ impl ChangeDocument {
         } = self;
         // A pool that was made again just so is as good.
         let uid = if matches!(edit, EditDocument::AddressPool(_)) { "" } else { &guard.uid };
+        // What it does to Services is compared Service by Service.
+        let hazard = if kind == "Node" { hazard } else { "" };
         format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid))
     }
 }

@@ -93,7 +93,11 @@ impl From<&ServiceEffect> for ServiceEffectDocument {
             name: effect.service.name().to_owned(),
             loses: effect.loses.iter().map(LostAddressDocument::from).collect(),
             gains: effect.gains.iter().map(Gain::to_string).collect(),
-            pending: effect.pending.iter().map(|pending| pending.reason().to_owned()).collect(),
+            pending: {
+                let mut reasons: Vec<String> = effect.pending.iter().map(|why| why.reason().to_owned()).collect();
+                reasons.dedup();
+                reasons
+            },
         }
     }
 }

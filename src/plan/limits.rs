@@ -161,7 +161,8 @@ fn protected_pools(changes: &[&NodeChange], desired: &Desired, observed: &Observ
         help: format!("{help}take the protection away first, in a change of its own"),
         waiver: None,
     };
-    let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool));
+    let is_balancer = |pool: &PoolName| desired.address_pools.keys().any(|name| name.as_str() == pool.as_str());
+    let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool) && !is_balancer(pool));
     let gone =
         gone.map(|pool| refusal(format!("pool `{pool}` is protected, and no file declares it"), "bring it back, or "));
     let holds = |change: &NodeChange, pool: &PoolName| {

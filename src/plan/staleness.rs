@@ -79,7 +79,9 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
     let now: Vec<ServiceEffectDocument> = effects.services.iter().map(ServiceEffectDocument::from).collect();
     let new = now.iter().flat_map(ServiceEffectDocument::lost).filter(|lost| !named.contains(lost));
     let line = |(namespace, name, address, _): (&str, &str, &str, &str)| {
-        format!("Service/{namespace}/{name}: would now lose {address}, which the saved plan does not say")
+        let line =
+            format!("Service/{namespace}/{name}: would or may now lose {address}, which the saved plan does not say");
+        line.escape_debug().to_string()
     };
     new.map(line).collect()
 }

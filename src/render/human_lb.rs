@@ -76,11 +76,6 @@ fn painted(line: &str) -> String {
     }
 }
 
-/// What becomes of Services, all of them.
-pub fn service_effects(services: &[ServiceEffectDocument]) -> String {
-    effects(services, Detail::Full)
-}
-
 /// What becomes of Services, those that lose something first.
 pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> String {
     if services.is_empty() {
@@ -93,7 +88,11 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
     let losing = sorted.iter().filter(|service| !service.loses.is_empty()).count();
     let shown = &sorted[..sorted.len().min(limit(detail).max(losing))];
     for service in shown {
-        let (sign, paint) = if service.loses.is_empty() { ("+", Paint::Green) } else { ("!", Paint::Red) };
+        let (sign, paint) = match (service.loses.is_empty(), service.gains.is_empty()) {
+            (false, _) => ("!", Paint::Red),
+            (true, false) => ("+", Paint::Green),
+            (true, true) => ("~", Paint::Yellow),
+        };
         let name = format!("{}/{}", service.namespace, service.name);
         let what = effect_parts(service).join("; ");
         text.push_str(&format!("  {} {}  {}\n", paint.on(sign), printable(&name), printable(&what)));
@@ -113,6 +112,6 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
         };
         format!("{verb} {} {when}: {}", lost.address, lost.reason)
     });
-    let pending = service.pending.iter().map(|reason| format!("then waits: {reason}"));
+    let pending = service.pending.iter().map(|reason| format!("waits: {reason}"));
     loses.chain(service.gains.iter().cloned()).chain(pending).collect()
 }

@@ -187,7 +187,8 @@ impl Page {
         // Longer than any row of backticks inside, so that nothing there ends it.
         let longest = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
-        let diff = format!("\n{fence}diff\n{}\n{fence}\n", lines.join("\n"));
+        let (action, name, lines) = (cell(&change.action), cell(&change.name), lines.join("\n"));
+        let diff = format!("\n{action} {name}:\n\n{fence}diff\n{lines}\n{fence}\n");
         if self.text.len() + diff.len() + 500 > LIMIT {
             self.left_out.push(format!("the diff of {}", cell(&change.name)));
         } else {

@@ -10,7 +10,6 @@ mod text;
 
 pub use diagnostic::{diagnostics, finding_documents};
 pub use human::{Detail, human};
-pub use human_lb::service_effects;
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
 pub use text::{Paint, count, harmless_json, printable};

@@ -57,7 +57,8 @@ fn a_pool_under_another_name_takes_its_addresses_away_first() {
     );
     let plan = planned(&folder);
     let names: Vec<&Value> = plan["changes"].as_array().unwrap().iter().map(|change| &change["name"]).collect();
-    assert_eq!((names, refusals(&plan)), (vec![&json!("blue"), &json!("azure")], vec!["lost-addresses"]));
+    assert_eq!(names, ["blue", "azure"]);
+    assert_eq!(refusals(&plan), ["last-address-pools", "lost-addresses"]);
     assert_eq!(plan["services"][0]["loses"][0]["address"], "10.7.0.9", "{plan:#}");
 }
 
@@ -112,7 +113,7 @@ fn a_saved_plan_is_stale_when_another_service_would_lose() {
     let two = [one.as_slice(), &[service("shop", &json!({}), "10.7.0.201")]].concat();
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &two));
     let stale = apply(&folder, &["plan.json"], 4);
-    assert!(stale.contains("Service/default/shop: would now lose 10.7.0.201"), "{stale}");
+    assert!(stale.contains("Service/default/shop: would or may now lose 10.7.0.201"), "{stale}");
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &one));
     apply(&folder, &["plan.json"], 0);
     assert_eq!(planned(&folder)["changes"], json!([]));

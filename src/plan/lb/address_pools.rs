@@ -59,13 +59,16 @@ impl Deciding<'_> {
         after.labels.insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
         let seen = self.observed.address_pools.get(wanted.name.as_str());
         self.users.refuse(&after, seen)?;
-        let change = |action, before, guard, author| AddressPoolChange {
+        let change = |action, before: Option<AddressPoolManifest>, guard, author| AddressPoolChange {
             action,
             name: wanted.name.clone(),
             api,
+            translation: match &before {
+                Some(before) if before.spec.cidrs.is_empty() == after.spec.cidrs.is_empty() => Translation::None,
+                _ => translation,
+            },
             before,
             after: Some(after.clone()),
-            translation,
             author,
             hazard: Hazard::None,
             guard,

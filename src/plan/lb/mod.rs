@@ -16,6 +16,7 @@ mod world;
 use super::Blocked;
 use super::change::{Change, Target};
 use crate::desired::Desired;
+use crate::lbipam::Certainty;
 use crate::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use crate::observed::{Observed, ObservedKind};
 
@@ -64,8 +65,12 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
 
 fn conflict_finding(name: &str, conflict: &crate::lbipam::Conflict, origin: Option<&Origin>) -> Finding {
     let other = if conflict.with == name { "itself".to_owned() } else { format!("`{}`", conflict.with.escape_debug()) };
+    let loser = match conflict.certainty {
+        Certainty::Certain => format!("`{}`", name.escape_debug()),
+        Certainty::LeftToChance => "one of the two, left to chance,".to_owned(),
+    };
     let message = format!(
-        "CiliumLoadBalancerIPPool `{}` would overlap {other} ({} and {}), and Cilium would put one of them out of use",
+        "CiliumLoadBalancerIPPool `{}` would overlap {other} ({} and {}), and Cilium would put {loser} out of use",
         name.escape_debug(),
         conflict.range,
         conflict.with_range

@@ -1,12 +1,12 @@
 //! What about LoadBalancer addresses speaks against applying a plan as a whole.
 
-use super::super::change::Change;
+use super::super::change::{Change, Hazard};
 use super::super::limits::Refusal;
 use super::change::PoolAction;
 use super::foretell::Effects;
 use crate::desired::Desired;
 use crate::lbipam::Certainty;
-use crate::model::{Rule, Waiver};
+use crate::model::{AddressPoolName, Rule, Waiver};
 use crate::observed::Observed;
 
 /// Services that a refusal names; more are counted.
@@ -20,8 +20,29 @@ pub(in crate::plan) fn refusals(
 ) -> Vec<Refusal> {
     let mut refusals: Vec<Refusal> = lost_addresses(effects).into_iter().collect();
     refusals.extend(left_to_chance(effects));
-    refusals.extend(last_pools(changes, desired, observed));
+    refusals.extend(last_pools(changes, observed));
+    refusals.extend(protected(changes, desired));
     refusals
+}
+
+/// A pool that is protected by its name is not deleted, and none of its Services loses an address at once.
+fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
+    let is_protected = |name: &AddressPoolName| {
+        desired.policy.protected.pools.iter().any(|protected| protected.as_str() == name.as_str())
+    };
+    let harmed = changes.iter().filter_map(|change| match change {
+        Change::AddressPool(pool) if pool.hazard == Hazard::Destructive || pool.after.is_none() => Some(&pool.name),
+        _ => None,
+    });
+    let refusal = |name: &AddressPoolName| Refusal {
+        rule: Rule("protected-pool"),
+        message: format!(
+            "CiliumLoadBalancerIPPool `{name}` is protected, and would be deleted or take addresses from Services"
+        ),
+        help: "take the protection away first, in a change of its own".to_owned(),
+        waiver: None,
+    };
+    harmed.filter(|name| is_protected(name)).map(refusal).collect()
 }
 
 fn lost_addresses(effects: &Effects) -> Option<Refusal> {
@@ -63,21 +84,24 @@ fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
     open.map(refusal).collect()
 }
 
-/// A directory that has no pool any more is more often the wrong one than a wish.
-fn last_pools(changes: &[Change], desired: &Desired, observed: &Observed) -> Option<Refusal> {
+/// A directory that has none of our pools any more is more often the wrong one than a wish.
+fn last_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     let deleted =
         |change: &&Change| matches!(change, Change::AddressPool(change) if change.action == PoolAction::Delete);
     let count = changes.iter().filter(deleted).count();
     let is_left = observed.address_pools.values().filter(|pool| pool.is_ours()).count() > count;
-    if count == 0 || is_left || !desired.address_pools.is_empty() {
+    if count == 0 || is_left {
         return None;
     }
     Some(Refusal {
         rule: Rule("last-address-pools"),
         message: format!(
-            "the files have no CiliumLoadBalancerIPPool, and all that are ours would be deleted ({count})"
+            "the files have none of the CiliumLoadBalancerIPPools that are ours, and all would be deleted ({count})"
         ),
-        help: format!("bring one back, or plan again with --waive {}", Waiver::LastAddressPools),
+        help: format!(
+            "check that it is the right directory, there is one for each cluster; or plan again with --waive {}",
+            Waiver::LastAddressPools
+        ),
         waiver: Some(Waiver::LastAddressPools),
     })
 }

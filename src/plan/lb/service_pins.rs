@@ -81,13 +81,13 @@ impl Pinning<'_> {
     fn of(&self, pin: &ServicePin, service: &LbService) -> Result<Option<ServiceChange>, BlockedReason> {
         let rules = &self.world.rules;
         let addresses: Vec<IpAddr> = pin.addresses.iter().map(|pinned| pinned.address).collect();
-        let obstacle = self.obstacle(pin, &addresses, service);
-        if let Some(obstacle) = obstacle {
-            return Err(obstacle.into());
-        }
+        // What it asks for already it keeps asking for, whoever else would like to have it.
         let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
         if set(&service.requested(rules)) == set(&addresses) {
             return Ok(None);
+        }
+        if let Some(obstacle) = self.obstacle(pin, &addresses, service) {
+            return Err(obstacle.into());
         }
         if !service.version.is_known() {
             return Err(BlockedReason::NoIdentity);
@@ -134,9 +134,11 @@ impl Pinning<'_> {
     /// Another Service that has the address, or is pinned to it before this one, and cannot share it.
     fn holder(&self, address: IpAddr, pin: &ServicePin, service: &LbService) -> Option<ServiceName> {
         let has = self.holders.get(&address).into_iter().flatten().copied();
-        // The first of two pins wins.
-        let pinned = self.pinned.get(&address).into_iter().flatten().filter(|other| **other < &pin.service);
+        let pinned = self.pinned.get(&address).into_iter().flatten();
         let pinned = pinned.filter_map(|other| self.world.services.get(*other));
+        // Of two pins the one wins that the cluster has already, or else the one of the Service that comes first by name.
+        let asks = |other: &&LbService| other.requested(&self.world.rules).contains(&address);
+        let pinned = pinned.filter(|other| other.name < pin.service || asks(other));
         let mut others = has.chain(pinned).filter(|other| other.name != pin.service);
         others.find(|other| !may_share(other, service, &self.world.rules)).map(|other| other.name.clone())
     }

@@ -17,6 +17,7 @@ const SINGLE_STACK: &[(ObservedKind, &str)] = &[
     (ObservedKind::ControllerManagerPod, CONTROLLER_MANAGER),
     (ObservedKind::ServiceCidr, SERVICES),
     (ObservedKind::LoadBalancerPool, LOAD_BALANCERS),
+    (ObservedKind::Service, WEB),
     (
         ObservedKind::Node,
         r#"{"metadata":{"name":"cp","uid":"uid-cp","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"zone":"a"}},"status":{"addresses":[{"address":"10.20.1.10"}]}}"#,
@@ -53,6 +54,7 @@ const DUAL_STACK: &[(ObservedKind, &str)] = &[
     (ObservedKind::ControllerManagerPod, CONTROLLER_MANAGER),
     (ObservedKind::ServiceCidr, SERVICES),
     (ObservedKind::LoadBalancerPool, LOAD_BALANCERS),
+    (ObservedKind::Service, WEB),
     (ObservedKind::CiliumNode, r#"{"metadata":{"name":"n1"},"spec":{"ipam":{"podCIDRs":["10.20.0.0/24"]}}}"#),
     (ObservedKind::CiliumNode, r#"{"metadata":{"name":"n4"},"spec":{"ipam":{"podCIDRs":["10.20.6.0/24"]}}}"#),
     (
@@ -81,7 +83,8 @@ const DUAL_STACK: &[(ObservedKind, &str)] = &[
 const DAEMON_SET: &str = r#"{"metadata":{"name":"cilium","namespace":"kube-system","labels":{"k8s-app":"cilium"}},"spec":{"template":{"spec":{"containers":[{"name":"cilium-agent","image":"quay.io/cilium/cilium:v1.19.3"}]}}}}"#;
 const CONTROLLER_MANAGER: &str = r#"{"metadata":{"name":"kube-controller-manager-cp","namespace":"kube-system"},"spec":{"containers":[{"command":["kube-controller-manager","--allocate-node-cidrs=false"]}]}}"#;
 const SERVICES: &str = r#"{"metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16","fd00:96::/112"]}}"#;
-const LOAD_BALANCERS: &str = r#"{"metadata":{"name":"lb"},"spec":{"blocks":[{"cidr":"10.20.2.128/25"},{"start":"fd00:20:0:2::1","stop":"fd00:20:0:2::9"}]}}"#;
+const LOAD_BALANCERS: &str = r#"{"metadata":{"name":"lb","uid":"uid-lb","resourceVersion":"7"},"spec":{"blocks":[{"cidr":"10.20.2.128/25"},{"start":"fd00:20:0:2::1","stop":"fd00:20:0:2::9"}]}}"#;
+const WEB: &str = r#"{"metadata":{"name":"web","namespace":"default","uid":"uid-web","resourceVersion":"7"},"spec":{"type":"LoadBalancer","ipFamilies":["IPv4"],"ports":[{"port":80}]},"status":{"loadBalancer":{"ingress":[{"ip":"10.20.2.200"}]}}}"#;
 
 const HEAD: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ";
 
@@ -95,12 +98,21 @@ fn files() -> Vec<SourceFile> {
          ---\n{HEAD}IPPool\nmetadata: {{name: fallback}}\nspec: {{cidrs: [10.22.0.0/24], blockSize: 26, priority: -1}}\n\
          ---\n{HEAD}NodeAssignment\nmetadata: {{name: worker-7}}\nspec: {{podCIDRs: [10.20.30.0/24]}}\n"
     );
+    let balancers = format!(
+        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: blue, labels: {{a: b}}}}\nspec:\n  \
+         blocks: [{{cidr: 10.99.0.0/28}}, {{start: 10.99.1.4, stop: 10.99.1.9}}]\n  \
+         serviceSelector: {{matchExpressions: [{{key: color, operator: In, values: [blue, cyan]}}]}}\n\
+         ---\napiVersion: cilium.io/v2alpha1\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: lb}}\nspec:\n  \
+         cidrs: [{{cidr: 10.20.2.128/26}}]\n\
+         ---\n{HEAD}ServiceAssignment\nmetadata: {{name: w}}\nspec: {{service: default/web, ips: [10.20.2.131]}}\n"
+    );
     let policy = format!(
         "{HEAD}Policy\nmetadata: {{name: p}}\nspec: {{excluded: [10.20.7.0/24], quarantine: 1h, protected: {{nodes: [n1]}}}}\n"
     );
     vec![
         SourceFile { path: "pools/pools.yaml".into(), text: pools.into() },
         SourceFile { path: "pools/policy.yaml".into(), text: policy.into() },
+        SourceFile { path: "pools/balancers.yaml".into(), text: balancers.into() },
     ]
 }
 
