@@ -336,7 +336,9 @@ fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
         let spec = json!({"blocks": [{"cidr": cidr}], "serviceSelector": {"matchLabels": {"color": color}}});
         bench.pool(name, &spec);
     }
-    bench.catch_up();
+    // So that nobody gets later what was due before.
+    let is_told = || Ok(bench.observe().services.values().all(|service| service.reason.is_some()).then_some(()));
+    wait_until("every Service to be looked at", LIMIT, is_told).unwrap();
     let (mut specs, mut figures, mut refused, mut planned) = (Specs::new(), Figures::default(), 0, 0);
     while planned < EDITS {
         bench.catch_up();

@@ -53,7 +53,7 @@ fn rooms_import_only_to_the_left() {
                 assert!(there < here || imported == room, "{} imports {imported}", relative.display());
             }
         }
-        if relative != Path::new("cluster/live.rs") {
+        if !relative.starts_with("cluster/live") {
             assert!(!text.contains("use kube::"), "{} imports kube", relative.display());
         }
     }

@@ -1,25 +1,24 @@
-//! A Kubernetes API server as the cluster. The only file that knows the client.
+//! A Kubernetes API server as the cluster. The only folder that knows the client.
+//!
+//! Decides nothing: sends what it is given, waits for a server that is busy, and says what came of it.
+
+mod connection;
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
-use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use kube::client::Body;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use tower::{BoxError, ServiceBuilder};
-
+use self::connection::client;
 use super::lock::LOCK_NAME;
 use super::{
     Cluster, ClusterError, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
@@ -38,16 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Longest time that one answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which cluster, as with `kubectl`.
-#[derive(Clone, Debug)]
-pub struct Connection {
-    /// A kubeconfig file; otherwise `$KUBECONFIG`, the usual place, or the Pod's own account.
-    pub kubeconfig: Option<PathBuf>,
-    /// A context of that file; otherwise its current one.
-    pub context: Option<String>,
-    /// How long a server that has answered before is waited for when it fails or is busy.
-    pub patience: Duration,
-}
+pub use self::connection::Connection;
 
 /// A live cluster.
 #[derive(Clone)]
@@ -339,46 +329,6 @@ impl Cluster for LiveCluster {
     async fn finish(&self) -> Result<(), ClusterError> {
         Ok(())
     }
-}
-
-async fn client(connection: &Connection) -> Result<Client, String> {
-    let fault = |error: &dyn std::error::Error| error.to_string();
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match &connection.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fault(&error))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| fault(&error))?
-        }
-        None if connection.context.is_some() => {
-            Config::from_kubeconfig(&options).await.map_err(|error| fault(&error))?
-        }
-        None => Config::infer().await.map_err(|error| fault(&error))?,
-    };
-    // The client's own retries are long and silent.
-    config.default_retry = false;
-    prompt_client(config).map_err(|error| fault(&error))
-}
-
-/// A client that sends small packets at once. The usual one lets each new connection wait 40 ms for an acknowledgement that the other side
-/// delays (RFC 896 with RFC 1122 4.2.3.2), which is longer than a list of a small cluster takes.
-fn prompt_client(config: Config) -> Result<Client, kube::Error> {
-    if config.proxy_url.is_some() {
-        // The usual one knows proxies, or says that it does not.
-        return Client::try_from(config);
-    }
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(config.connect_timeout);
-    let https = config.rustls_https_connector_with_connector(connector)?;
-    let sender = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(https);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(sender);
-    Ok(Client::new(service, config.default_namespace))
 }
 
 /// Whether the same request may fare better later.
