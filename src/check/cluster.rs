@@ -137,7 +137,7 @@ pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<F
     if desired.pools.is_empty() || observed.nodes.is_empty() {
         return findings;
     }
-    let hidden = |kind| observed.blind_spots.iter().any(|spot| spot.kind == kind);
+    let hidden = |kind| observed.blind_spot(kind).is_some();
     if observed.controller_manager == NodeCidrAllocation::Unseen && !hidden(ObservedKind::ControllerManagerPod) {
         let message =
             "no Pod of kube-controller-manager is visible, so it is not known whether it hands out blocks too";

@@ -66,6 +66,15 @@ impl Annotation {
         }
     }
 
+    /// The value of one of two keys, the newer one first.
+    pub fn get(&self, [newer, older]: [&str; 2], key: &str) -> Option<&String> {
+        match key {
+            _ if key == newer => self.newer.as_ref(),
+            _ if key == older => self.older.as_ref(),
+            _ => None,
+        }
+    }
+
     /// What an operator of these rules reads (`annotation.Get`); an empty text counts as none.
     pub(super) fn read(&self, rules: &LbRules) -> Option<&str> {
         let newer = self.newer.as_deref().filter(|_| rules.reads_newer_annotations());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecManager};
-use super::{Cilium, FIELD_MANAGER, OWNER_LABEL, Observed};
+use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules, LbService, Marking,
     Port, ServiceSelector, TrafficPolicy,
@@ -76,7 +76,7 @@ impl SeenAddressPool {
 
     /// Whether it carries our label.
     pub fn is_ours(&self) -> bool {
-        self.manifest.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+        self.manifest.is_ours()
     }
 }
 

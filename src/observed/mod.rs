@@ -84,6 +84,13 @@ pub struct Observed {
     pub findings: Vec<Finding>,
 }
 
+impl Observed {
+    /// Why a kind could not be read, if it could not.
+    pub fn blind_spot(&self, kind: ObservedKind) -> Option<&BlindSpot> {
+        self.blind_spots.iter().find(|spot| spot.kind == kind)
+    }
+}
+
 /// Whether kube-controller-manager runs with `--allocate-node-cidrs=true`
 /// (`cmd/kube-controller-manager/app/core.go` @ 1.36).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::blocked::{Blocked, BlockedReason};
 use super::change::{Action, Change, Edit, Hazard, NodeChange, Reason, Target, node_changes};
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
-use super::lb;
+use super::lb::{self, Effects};
 use super::pins::Others;
 use super::{Plan, digest};
 use crate::check;
@@ -154,6 +154,10 @@ impl PlanDocument {
         let nodes = || node_changes(changes.iter().copied());
         let of_nodes = nodes().filter_map(|change| Some(Change::Node(inverted(change, change.undo.clone()?))));
         let mut undone = undone_lb(changes);
+        let effects = match undone.is_empty() {
+            true => Effects::default(),
+            false => super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
+        };
         undone.extend(of_nodes);
         let blocked = nodes().filter(|change| change.undo.is_none()).map(|change| Blocked {
             target: Target::Node(change.node.clone()),
@@ -162,9 +166,9 @@ impl PlanDocument {
         });
         let limits = super::exceeded_limits(&undone, &desired.policy, observed).into_iter().map(Waiver::Limit);
         let plan = Plan {
-            waivers: limits.chain(lb_waivers(changes, &undone, observed)).collect(),
+            waivers: limits.chain(lb_waivers(changes, &undone, &effects, observed)).collect(),
             blocked: blocked.collect(),
-            effects: super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
+            effects,
             changes: undone,
             desired_digest: digest::of_desired(desired),
             ..Plan::default()
@@ -185,10 +189,9 @@ fn undone_lb(changes: &[&Change]) -> Vec<Change> {
 
 /// Waivers for the addresses that an undo takes away: those of Services that the changes move, and each that the changes let a Service
 /// have.
-fn lb_waivers(changes: &[&Change], undone: &[Change], observed: &Observed) -> Vec<Waiver> {
+fn lb_waivers(changes: &[&Change], undone: &[Change], effects: &Effects, observed: &Observed) -> Vec<Waiver> {
     let given: usize = super::effects(changes.iter().copied(), observed).services.iter().map(|s| s.gains.len()).sum();
-    let applied = lb::after(changes.iter().copied(), observed);
-    let lost = super::effects(undone, &applied).lost().count() + given;
+    let lost = effects.lost().count() + given;
     let lost = u32::try_from(lost).unwrap_or(u32::MAX);
     let deletes = undone.iter().any(|change| matches!(change, Change::AddressPool(pool) if pool.after.is_none()));
     let last = deletes.then_some(Waiver::LastAddressPools);

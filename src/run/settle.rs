@@ -131,7 +131,7 @@ fn lost(effects: &Effects) -> Lost {
 
 /// Claims that cannot be seen are not the same as no claims.
 fn blind_for_claims(observed: &Observed) -> Option<ClusterError> {
-    let spot = observed.blind_spots.iter().find(|spot| spot.kind == ObservedKind::Claims)?;
+    let spot = observed.blind_spot(ObservedKind::Claims)?;
     Some(ClusterError::Indispensable { resource: spot.kind.resource(), message: spot.why.clone() })
 }
 

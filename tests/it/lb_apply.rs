@@ -191,6 +191,12 @@ fn disabling_a_pool_is_dangerous_later_and_refused_now() {
     wait_for_ips(&server, "cni", &[]);
 }
 
+/// What a plan does to which object.
+fn actions(plan: &Value) -> Vec<(&str, &str)> {
+    let changes = plan["changes"].as_array().unwrap().iter();
+    changes.map(|change| (change["action"].as_str().unwrap(), change["name"].as_str().unwrap())).collect()
+}
+
 #[test]
 fn only_what_is_ours_is_changed_and_deleted() {
     for version in BOTH {
@@ -226,13 +232,7 @@ fn only_what_is_ours_is_changed_and_deleted() {
         );
         settled(&server);
         let planned = plan(&server);
-        let actions: Vec<(&str, &str)> = planned["changes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|change| (change["action"].as_str().unwrap(), change["name"].as_str().unwrap()))
-            .collect();
-        assert_eq!(actions, [("adopt", "adopted"), ("create", "new")]);
+        assert_eq!(actions(&planned), [("adopt", "adopted"), ("create", "new")]);
         assert!(planned["blocked"][0]["reason"].as_str().unwrap().contains("`Helm` manages it"), "{planned:#}");
         apply(&server, &["--undo-out", "undo.json"]);
         settled(&server);
@@ -246,13 +246,7 @@ fn only_what_is_ours_is_changed_and_deleted() {
             .folder
             .write("pools/a.yaml", manifest("new", &json!({"blocks": [{"start": "10.4.0.7", "stop": "10.4.0.8"}]})));
         let planned = plan(&server);
-        let actions: Vec<(&str, &str)> = planned["changes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|change| (change["action"].as_str().unwrap(), change["name"].as_str().unwrap()))
-            .collect();
-        assert_eq!(actions, [("update", "new"), ("delete", "adopted")]);
+        assert_eq!(actions(&planned), [("update", "new"), ("delete", "adopted")]);
         apply(&server, &["--undo-out", "undo2.json"]);
         assert!(server.plane.get(&format!("{POOLS}/adopted")).is_err());
         server.run(&["apply", "undo2.json"]).expect(0);

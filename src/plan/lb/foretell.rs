@@ -65,6 +65,11 @@ impl Effects {
 
 /// What these changes do, in their order.
 pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
+    let mut changes = changes.into_iter().filter(|change| change.as_node().is_none()).peekable();
+    if changes.peek().is_none() {
+        // Nodes alone change nothing here, and copying every pool and Service would be for nothing.
+        return Effects::default();
+    }
     let mut foretelling = Foretelling::new(observed);
     for change in changes {
         foretelling.foresee(change);

@@ -51,6 +51,9 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         };
         plan.changes.sort_by_key(|change| !is_early(change));
     }
+    if plan.changes.is_empty() {
+        return plan;
+    }
     let mut foretelling = foretell::Foretelling::new(observed);
     for change in &mut plan.changes {
         foretelling.step(change);
@@ -77,7 +80,10 @@ fn conflict_finding(name: &str, conflict: &crate::lbipam::Conflict, origin: Opti
     );
     let finding = Finding::new(Severity::Warning, Rule("address-pool-conflict"), message);
     let finding = finding.about(ObjectRef::address_pool(name)).help("take the addresses out of one of them first");
-    origin.map_or_else(|| finding.clone(), |origin| finding.clone().at(origin, "would overlap"))
+    match origin {
+        Some(origin) => finding.at(origin, "would overlap"),
+        None => finding,
+    }
 }
 
 fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blocked {
@@ -86,5 +92,5 @@ fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blo
 
 /// Why a kind cannot be seen, in the server's words.
 fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
-    observed.blind_spots.iter().find(|spot| spot.kind == kind).map(|spot| spot.why.as_str())
+    observed.blind_spot(kind).map(|spot| spot.why.as_str())
 }

@@ -97,7 +97,7 @@ impl Pinning<'_> {
             action: ServiceAction::Pin,
             service: pin.service.clone(),
             key,
-            before: service.addresses.clone().at(ADDRESSES, key).and_then(|value| value.clone()),
+            before: service.addresses.get(ADDRESSES, key).cloned(),
             after: Some(annotation_value(&addresses)),
             hazard: Hazard::None,
             guard: service.version.clone(),

@@ -13,7 +13,7 @@ use super::obstacle::LbObstacle;
 use super::{Effects, blocked, hidden};
 use crate::desired::Desired;
 use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Translation};
-use crate::model::{AddressPoolName, OWNER_LABEL, ObjectVersion, ServiceName};
+use crate::model::{AddressPoolName, ServiceName};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 
 /// The same when the undo plan is made and when it is applied, and so the worst that it may be: what Services get in between must not make
@@ -117,7 +117,7 @@ impl Undoing<'_> {
         // Whoever wrote the file: what is not ours is not touched, and nothing is made that would not be ours.
         let is_ours = match seen {
             Some(seen) => seen.is_ours(),
-            None => to.is_some_and(|to| to.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)),
+            None => to.is_some_and(AddressPoolManifest::is_ours),
         };
         if from == to || !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
             return None;
@@ -157,7 +157,7 @@ impl Undoing<'_> {
         let name: ServiceName = wanted.name.parse().ok()?;
         let service = self.observed.services.get(&name)?;
         let (key, before, after) = one_annotation(from, to)?;
-        let shown = service.addresses.clone().at(ADDRESSES, key).and_then(|value| value.clone());
+        let shown = service.addresses.get(ADDRESSES, key).cloned();
         if service.version.uid != wanted.guard.uid || shown != before || before == after {
             return None;
         }
@@ -227,7 +227,7 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
             let service = saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
             let Some(service) = service.filter(|service| service.version.uid == saved.guard.uid) else { return false };
             let Some((key, after, _)) = one_annotation(to, from) else { return false };
-            service.addresses.clone().at(ADDRESSES, key).is_some_and(|value| *value == after)
+            service.addresses.get(ADDRESSES, key) == after.as_ref()
         }
         _ => false,
     }
@@ -248,12 +248,5 @@ pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> b
     match saved.kind.as_str() {
         "Service" => service().is_none_or(|service| service.version.uid != saved.guard.uid),
         _ => !observed.address_pools.contains_key(&saved.name),
-    }
-}
-
-impl AddressPoolChange {
-    /// The object that the write depends on, where there is one.
-    pub fn guard(&self) -> Option<&ObjectVersion> {
-        self.before.as_ref().map(|_| &self.guard)
     }
 }
