@@ -67,7 +67,7 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
         Ok(Reached::ChangesPending) => return ExitCode::from(2),
         Err(Failure::Invalid(diagnostics)) => {
             talk(&diagnostics);
-            (3, "the files are invalid; nothing was read from or written to a cluster".to_owned(), "")
+            (3, "the files are invalid; nothing was planned or written".to_owned(), "")
         }
         Err(Failure::Failed(message)) => (1, message, ""),
         Err(Failure::Stale(differences)) => {

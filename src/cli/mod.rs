@@ -8,6 +8,7 @@ mod output;
 mod plan;
 mod progress;
 mod rails;
+mod reading;
 mod schema;
 mod show;
 mod show_lb;

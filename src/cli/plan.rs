@@ -6,12 +6,13 @@ use clap::ValueEnum;
 
 use super::failure::Failure;
 use super::rails::Rails;
+use super::reading::read;
 use super::validate::Report;
 use super::{Common, Reached, output};
-use crate::cluster::{Opening, replace_file};
+use crate::cluster::replace_file;
 use crate::plan::PlanDocument;
 use crate::render::{Detail, diagnostics, finding_documents, human, markdown, markdown_findings};
-use crate::run::{Job, Loaded, load, observe_and_plan};
+use crate::run::{Job, Loaded};
 
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]
@@ -43,14 +44,11 @@ enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let mut loaded = load(&arguments.directory);
+    let (mut loaded, observed) = read(&arguments.directory, common).await?;
+    let Some(observed) = observed else { return Err(invalid(arguments, &loaded)?) };
     arguments.rails.amend(&mut loaded.desired.policy);
-    if loaded.has_errors() {
-        return Err(invalid(arguments, &loaded)?);
-    }
-    let cluster = common.target(Opening::Read).await?;
     let waivers = arguments.rails.waivers();
-    let (_, plan) = observe_and_plan(&cluster, &Job::saved(&loaded, None, &waivers)).await?;
+    let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
     let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
     if let Some(file) = &arguments.out {
         replace_file(file, &output::json_text(&document)?)

@@ -7,14 +7,14 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::{Common, Format, Reached, load_valid, output, show_lb};
-use crate::cluster::Opening;
+use super::reading::read;
+use super::{Common, Format, Reached, output, show_lb};
 use crate::desired::{Desired, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
 use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
-use crate::run::{Job, Loaded, observe_and_plan};
+use crate::run::{Job, Loaded};
 
 /// Show pools, nodes or LoadBalancer addresses as they are.
 #[derive(Debug, clap::Args)]
@@ -90,9 +90,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan), Failure> {
-    let loaded = load_valid(&flags.directory)?;
-    let cluster = common.target(Opening::Read).await?;
-    let (observed, plan) = observe_and_plan(&cluster, &Job::files(&loaded)).await?;
+    let (loaded, observed) = read(&flags.directory, common).await?;
+    let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
+    let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))
 }
 

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::reading::read_cluster;
 use super::{Common, Format, Reached, output};
 use crate::check;
-use crate::cluster::{Opening, observe};
 use crate::desired::Documents;
 use crate::lbipam::{
     AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled, conflicts, settle,
@@ -61,8 +61,7 @@ struct ServiceRow {
 }
 
 pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
-    let cluster = common.target(Opening::Read).await?;
-    let observed = observe(&cluster).await?;
+    let observed = read_cluster(common).await?;
     let shown = shown(&observed);
     match flags.output {
         Format::Json => output::json(&shown)?,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_util::future::{try_join_all, try_join3};
+use futures_util::future::try_join4;
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, Listener, Moment, Seen};
@@ -14,14 +14,13 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 /// How often a reading that expired half-way is begun again.
 const ATTEMPTS: usize = 3;
 
-/// Kinds whose order does not matter.
-const SMALL: [ObservedKind; 6] = [
+/// Kinds whose order does not matter, and of which there are few objects.
+const SMALL: [ObservedKind; 5] = [
     ObservedKind::CiliumConfig,
     ObservedKind::CiliumNodeDefinition,
     ObservedKind::ControllerManagerPod,
     ObservedKind::ServiceCidr,
     ObservedKind::LoadBalancerPool,
-    ObservedKind::Service,
 ];
 
 /// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be visible.
@@ -102,7 +101,14 @@ impl<'c, C: Cluster> Reading<'c, C> {
     async fn all(self) -> Result<Observed, ClusterError> {
         self.kind(ObservedKind::Claims, Moment::Latest, None).await?;
         self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None).await?;
-        let small = try_join_all(SMALL.map(|kind| self.kind(kind, Moment::Latest, None)));
+        let services = self.kind(ObservedKind::Service, Moment::Latest, None);
+        // One by one: a connection for each would cost more than they do, and the large lists take longer anyway.
+        let small = async {
+            for kind in SMALL {
+                self.kind(kind, Moment::Latest, None).await?;
+            }
+            Ok(())
+        };
         let (begun, has_begun) = oneshot::channel();
         let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
         // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an agent starts and its Node is deleted,
@@ -111,7 +117,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
             let moment = has_begun.await.unwrap_or(Moment::Latest);
             self.kind(ObservedKind::Node, moment, None).await
         };
-        let (_, cilium_nodes, _) = try_join3(small, cilium_nodes, nodes).await?;
+        let (_, cilium_nodes, ..) = try_join4(services, cilium_nodes, nodes, small).await?;
         let reader = self.reader.into_inner().unwrap_or_else(PoisonError::into_inner);
         if cilium_nodes == Seen::NotServed && reader.definition_of_cilium_node() == Definition::Installed {
             let message = "its CustomResourceDefinition is there, but the server does not serve it".to_owned();

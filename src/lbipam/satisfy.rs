@@ -16,7 +16,7 @@ pub(super) struct Promised<'p> {
     members: Vec<&'p LbService>,
 }
 
-impl Asking<'_> {
+impl Asking<'_, '_> {
     /// Whether it lacks something of what it wants.
     pub(super) fn lacks_in(&self, outlook: &Outlook) -> bool {
         match &self.wish {
@@ -36,7 +36,7 @@ impl Asking<'_> {
 
 impl<'p> Settling<'p> {
     /// Gives a Service what it still lacks.
-    pub(super) fn satisfy(&mut self, asking: &Asking<'p>, outlook: &mut Outlook) {
+    pub(super) fn satisfy(&mut self, asking: &Asking<'_, 'p>, outlook: &mut Outlook) {
         match asking.wish.clone() {
             Wish::Exactly(requested) => {
                 for address in
@@ -59,11 +59,11 @@ impl<'p> Settling<'p> {
         }
     }
 
-    fn request(&mut self, asking: &Asking<'p>, address: IpAddr) -> Result<(), Pending> {
+    fn request(&mut self, asking: &Asking<'_, 'p>, address: IpAddr) -> Result<(), Pending> {
         let service = asking.service;
         let covering: Vec<usize> =
             self.covering(address).into_iter().filter(|place| self.ranges[*place].gives()).collect();
-        let selects = |place: &usize| asking.pools.contains(&self.ranges[*place].of_pool);
+        let selects = |place: &usize| asking.is_selected_by(self.ranges[*place].of_pool);
         let Some(place) = covering.iter().copied().find(selects) else {
             let is_covered = !covering.is_empty();
             return Err(if is_covered { Pending::SelectorMismatch(address) } else { Pending::NoPool(Some(address)) });
@@ -82,13 +82,14 @@ impl<'p> Settling<'p> {
         Ok(())
     }
 
-    fn any_of(&mut self, asking: &Asking<'p>, family: Family) -> Result<Gain, Pending> {
+    fn any_of(&mut self, asking: &Asking<'_, 'p>, family: Family) -> Result<Gain, Pending> {
         let service = asking.service;
         if let Some(gain) = self.share(service, family) {
             return Ok(gain);
         }
+        let selecting = asking.selecting();
         let is_candidate = |serving: &Serving<'_>| {
-            serving.gives() && serving.range.range.family() == family && asking.pools.contains(&serving.of_pool)
+            serving.gives() && serving.range.range.family() == family && selecting.contains(&serving.of_pool)
         };
         let places: Vec<usize> = self
             .ranges

@@ -1,8 +1,10 @@
-//! Which pools select which Services, each selector evaluated once for each distinct set of the labels that selectors look at.
+//! Which pools select which Services. Where all pools are asked for, each selector is evaluated once for each distinct set of the labels
+//! that selectors look at.
 //!
 //! Knows nothing of addresses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::pool::AddressPool;
@@ -13,51 +15,47 @@ use crate::model::Labels;
 /// Pools by their places.
 type Places = Rc<BTreeSet<usize>>;
 
-/// A Service with the pools that select it.
-pub(super) struct Asking<'s> {
-    /// The Service.
+/// A Service with what it wants, and with the pools that select it.
+pub(super) struct Asking<'a, 's> {
     pub(super) service: &'s LbService,
-    /// What it wants.
     pub(super) wish: Wish,
-    /// Places of the pools that select it.
-    pub(super) pools: Places,
-    /// The same among the pools that there were before.
-    pub(super) pools_before: Places,
+    selection: &'a Selection<'s>,
+    selecting: OnceCell<Places>,
 }
 
-struct Selection<'p> {
+impl<'a, 's> Asking<'a, 's> {
+    pub(super) fn new(service: &'s LbService, rules: &LbRules, selection: &'a Selection<'s>) -> Asking<'a, 's> {
+        Asking { service, wish: service.wish(rules), selection, selecting: OnceCell::new() }
+    }
+
+    /// Whether the pool at this place selects it. Most Services have what they want, and one pool is all that is asked about.
+    pub(super) fn is_selected_by(&self, place: usize) -> bool {
+        self.selection.pools[place].selects(&self.service.labels)
+    }
+
+    /// Places of all pools that select it.
+    pub(super) fn selecting(&self) -> &BTreeSet<usize> {
+        self.selecting.get_or_init(|| self.selection.of(&self.service.labels))
+    }
+}
+
+/// All pools, and what is known of their selectors.
+pub(super) struct Selection<'p> {
     pools: &'p [AddressPool],
     keys: BTreeSet<&'p str>,
-    known: BTreeMap<Vec<Option<&'p str>>, Places>,
+    known: RefCell<HashMap<Vec<Option<&'p str>>, Places>>,
 }
 
 impl<'p> Selection<'p> {
-    fn new(pools: &'p [AddressPool]) -> Selection<'p> {
+    pub(super) fn new(pools: &'p [AddressPool]) -> Selection<'p> {
         let selectors = pools.iter().filter_map(|pool| pool.selector.as_ref());
-        Selection { pools, keys: selectors.flat_map(|selector| selector.keys()).collect(), known: BTreeMap::new() }
+        let keys = selectors.flat_map(|selector| selector.keys()).collect();
+        Selection { pools, keys, known: RefCell::default() }
     }
 
-    fn of(&mut self, labels: &'p Labels) -> Places {
+    fn of(&self, labels: &'p Labels) -> Places {
         let projection = self.keys.iter().map(|key| labels.get(*key).map(String::as_str)).collect();
-        let pools = self.pools;
-        let selecting = || Rc::new((0..pools.len()).filter(|place| pools[*place].selects(labels)).collect());
-        self.known.entry(projection).or_insert_with(selecting).clone()
+        let selecting = || Rc::new((0..self.pools.len()).filter(|place| self.pools[*place].selects(labels)).collect());
+        self.known.borrow_mut().entry(projection).or_insert_with(selecting).clone()
     }
-}
-
-/// Every Service with the pools that select it, and with those that did.
-pub(super) fn asking<'s>(
-    services: &[&'s LbService],
-    pools: &'s [AddressPool],
-    pools_before: &'s [AddressPool],
-    rules: &LbRules,
-) -> Vec<Asking<'s>> {
-    let (mut now, mut before) = (Selection::new(pools), Selection::new(pools_before));
-    let asking = |service: &&'s LbService| Asking {
-        service,
-        wish: service.wish(rules),
-        pools: now.of(&service.labels),
-        pools_before: before.of(&service.labels),
-    };
-    services.iter().map(asking).collect()
 }

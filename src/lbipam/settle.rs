@@ -9,7 +9,7 @@ use super::outlook::{Gain, Loss, Outlook, Settled};
 use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
 use super::rules::{ClassUse, LbRules};
 use super::satisfy::Promised;
-use super::selection::{Asking, asking};
+use super::selection::{Asking, Selection};
 use super::service::{LbService, Wish};
 use super::sharing::incompatibility;
 use crate::model::ServiceName;
@@ -37,7 +37,8 @@ pub fn settle<'s>(
         let outlooks = services.iter().map(|service| (service.name.clone(), untouched(service))).collect();
         return Settled { outlooks, counts: BTreeMap::new() };
     }
-    let asking = asking(&services, pools, before, rules);
+    let selection = Selection::new(pools);
+    let asking: Vec<Asking<'_, '_>> = services.iter().map(|service| Asking::new(service, rules, &selection)).collect();
     let mut settling = Settling::new(pools, rules, state);
     let mut outlooks: Vec<Outlook> = asking.iter().map(|asking| settling.keep(asking)).collect();
     let counts = settling.counts();
@@ -190,7 +191,7 @@ impl<'p> Settling<'p> {
     }
 
     /// What a Service keeps and loses of what it has.
-    fn keep(&mut self, asking: &Asking<'p>) -> Outlook {
+    fn keep(&mut self, asking: &Asking<'_, 'p>) -> Outlook {
         let service = asking.service;
         let mut outlook = Outlook::default();
         for address in &service.ingress {
@@ -220,7 +221,7 @@ impl<'p> Settling<'p> {
 
     /// Marks what another Service may take before its owner is looked at. Those that have all that they want are looked at first from 1.18.2
     /// on; before, and among the others, the order is that of a Go map.
-    fn contest(&self, services: &[Asking<'_>], outlooks: &mut [Outlook]) {
+    fn contest(&self, services: &[Asking<'_, '_>], outlooks: &mut [Outlook]) {
         let places: BTreeMap<&ServiceName, usize> =
             services.iter().enumerate().map(|(place, asking)| (&asking.service.name, place)).collect();
         let needy: Vec<usize> =
@@ -228,7 +229,9 @@ impl<'p> Settling<'p> {
         let needs = |place: usize, imported: &Imported<'_>| {
             let asking = &services[place];
             let is_other = asking.service.name != imported.service.name;
-            is_other && asking.pools.contains(&imported.of_pool) && asking.may_take(imported.address, &outlooks[place])
+            is_other
+                && asking.may_take(imported.address, &outlooks[place])
+                && asking.selecting().contains(&imported.of_pool)
         };
         let mut contested: Vec<(usize, IpAddr)> = Vec::new();
         for imported in &self.imported {
@@ -259,13 +262,13 @@ impl<'p> Settling<'p> {
     }
 
     /// The range in which an address stays, and how.
-    fn place_of(&self, asking: &Asking<'_>, address: IpAddr) -> Result<(usize, Stay), Loss> {
+    fn place_of(&self, asking: &Asking<'_, '_>, address: IpAddr) -> Result<(usize, Stay), Loss> {
         let owners = self.owners(asking, address);
         let is_owner = |place: &usize| {
             let serving = &self.ranges[*place];
             owners.contains(&(serving.pool.name.as_str(), serving.range.range))
         };
-        let selects = |place: &usize| asking.pools.contains(&self.ranges[*place].of_pool);
+        let selects = |place: &usize| asking.is_selected_by(self.ranges[*place].of_pool);
         let mut covering = self.covering(address);
         let left = covering.iter().filter(|place| is_owner(place) && selects(place)).count();
         let stay = if left == owners.len() { Stay::Allocated } else { Stay::Doubtful };
@@ -288,10 +291,10 @@ impl<'p> Settling<'p> {
     }
 
     /// The pools and ranges from which the operator that runs may have given an address; of several that cover it, nothing tells which.
-    fn owners(&self, asking: &Asking<'_>, address: IpAddr) -> BTreeSet<(&'p str, Range)> {
+    fn owners(&self, asking: &Asking<'_, '_>, address: IpAddr) -> BTreeSet<(&'p str, Range)> {
         let OperatorState::Running(before) = self.state else { return BTreeSet::new() };
         let covering = self.known.overlapping(&Range::from(address));
-        let selecting = covering.filter(|(_, place)| asking.pools_before.contains(place));
+        let selecting = covering.filter(|(_, place)| before[*place].selects(&asking.service.labels));
         selecting.map(|(range, place)| (before[*place].name.as_str(), *range)).collect()
     }
 

@@ -1,0 +1,35 @@
+//! Reads the directory and the cluster at the same time, so that neither waits for the other.
+
+use std::path::Path;
+
+use super::Common;
+use super::failure::Failure;
+use crate::cluster::{Opening, observe};
+use crate::observed::Observed;
+use crate::run::{Loaded, load};
+
+/// The directory, and the cluster where the directory has no errors. Of what is wrong with both, the files are told about first.
+pub(super) async fn read(directory: &Path, common: &Common) -> Result<(Loaded, Option<Observed>), Failure> {
+    let path = directory.to_owned();
+    let mut loading = tokio::task::spawn_blocking(move || load(&path));
+    let mut observing = std::pin::pin!(read_cluster(common));
+    let (loaded, observed) = tokio::select! {
+        loaded = &mut loading => (loaded, None),
+        observed = &mut observing => (loading.await, Some(observed)),
+    };
+    let loaded = loaded.or_else(Failure::from_panic)?;
+    if loaded.has_errors() {
+        return Ok((loaded, None));
+    }
+    let observed = match observed {
+        Some(observed) => observed,
+        None => observing.await,
+    };
+    Ok((loaded, Some(observed?)))
+}
+
+/// The cluster that the flags name.
+pub(super) async fn read_cluster(common: &Common) -> Result<Observed, Failure> {
+    let cluster = common.target(Opening::Read).await?;
+    Ok(observe(&cluster).await?)
+}
