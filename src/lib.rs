@@ -14,6 +14,7 @@ pub mod alloc;
 pub mod check;
 pub mod claims;
 pub mod desired;
+pub mod doctor;
 pub mod lbipam;
 pub mod model;
 pub mod net;

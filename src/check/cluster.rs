@@ -116,8 +116,18 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         }
         ObservedKind::Service => "which Services have LoadBalancer addresses is not known",
         ObservedKind::ControllerManagerPod => "whether kube-controller-manager hands out blocks too is not known",
-        ObservedKind::CiliumDaemonSet | ObservedKind::CiliumNodeDefinition | ObservedKind::CiliumConfig => {
-            "Cilium's version or settings are not known"
+        ObservedKind::CiliumDaemonSet
+        | ObservedKind::CiliumNodeDefinition
+        | ObservedKind::CiliumConfig
+        | ObservedKind::CiliumOperator
+        | ObservedKind::CiliumAgentPod
+        | ObservedKind::CiliumNodeConfig => "Cilium's version or settings are not known",
+        ObservedKind::BgpPeeringPolicy
+        | ObservedKind::BgpClusterConfig
+        | ObservedKind::BgpPeerConfig
+        | ObservedKind::BgpAdvertisement => "what is announced by BGP is not known",
+        ObservedKind::L2AnnouncementPolicy => {
+            "which LoadBalancer addresses are announced on the local network is not known"
         }
         ObservedKind::Claims => "blocks that another apply is about to write are not known, and `apply` refuses",
         ObservedKind::CiliumNode | ObservedKind::Node => "blocks that are held there are not known",
@@ -133,10 +143,15 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// What must be known before `spec.podCIDRs` is written, and is not.
 pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let mut findings = Vec::new();
     if desired.pools.is_empty() || observed.nodes.is_empty() {
-        return findings;
+        return Vec::new();
     }
+    unseen(observed)
+}
+
+/// What of a cluster usually can be seen, and here cannot.
+pub(super) fn unseen(observed: &Observed) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let hidden = |kind| observed.blind_spot(kind).is_some();
     if observed.controller_manager == NodeCidrAllocation::Unseen && !hidden(ObservedKind::ControllerManagerPod) {
         let message =

@@ -40,6 +40,22 @@ pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
+/// What the cluster alone tells, beside what an examination finds.
+pub fn observed(observed: &Observed) -> Vec<Finding> {
+    let mut findings = cluster::blind_spots(&Desired::default(), observed);
+    findings.extend(cluster::unseen(observed));
+    findings.extend(load_balancing::of_cluster(observed));
+    findings.extend(observed.findings.iter().cloned());
+    findings
+}
+
+/// What the files tell when an examination holds them against the cluster: what it finds more exactly itself is left out.
+pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 3] =
+        [cluster::pools_without_nodes, cluster::pools_over_other_addresses, cluster::families_switched_off];
+    rules.iter().flat_map(|rule| rule(desired, observed)).collect()
+}
+
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 7] = [

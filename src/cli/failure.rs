@@ -64,7 +64,7 @@ impl From<std::io::Error> for Failure {
 pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
     let (code, message, hint) = match outcome {
         Ok(Reached::Done) | Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
-        Ok(Reached::ChangesPending) => return ExitCode::from(2),
+        Ok(Reached::ChangesPending | Reached::Findings) => return ExitCode::from(2),
         Err(Failure::Invalid(diagnostics)) => {
             talk(&diagnostics);
             (3, "the files are invalid; nothing was planned or written".to_owned(), "")

@@ -3,6 +3,7 @@
 mod apply;
 mod apply_report;
 mod completions;
+mod doctor;
 mod failure;
 mod output;
 mod plan;
@@ -30,7 +31,7 @@ use target::Target;
 
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 ///
-/// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode), 3 the files are invalid, 4 the saved plan is
+/// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode) or findings (doctor), 3 the files are invalid, 4 the saved plan is
 /// stale, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in part, 8 the cluster could not be read.
 #[derive(Debug, Parser)]
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
@@ -69,6 +70,8 @@ enum Verb {
     Plan(plan::Arguments),
     /// Carry out a plan.
     Apply(apply::Arguments),
+    /// Find what is wrong with the cluster: which address counts, who announces it, and what will break.
+    Doctor(doctor::Arguments),
     /// Show pools or nodes as they are.
     Show(show::Arguments),
     /// Write the cluster, as far as it matters here, into a file that --cluster reads.
@@ -91,6 +94,7 @@ enum Format {
 enum Reached {
     Done,
     ChangesPending,
+    Findings,
 }
 
 /// Twice what the main thread usually has: a parser descends as deep as a file is nested, up to its limit.
@@ -119,6 +123,7 @@ async fn run(arguments: Arguments) -> Result<Reached, Failure> {
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments, common).await,
         Verb::Apply(arguments) => apply::run(arguments, common).await,
+        Verb::Doctor(arguments) => doctor::run(arguments, common).await,
         Verb::Show(arguments) => show::run(arguments, common).await,
         Verb::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Verb::Schema(arguments) => schema::run(arguments),

@@ -9,7 +9,7 @@ use super::rails::Rails;
 use super::reading::read;
 use super::validate::Report;
 use super::{Common, Reached, output};
-use crate::cluster::replace_file;
+use crate::cluster::{Extent, replace_file};
 use crate::plan::PlanDocument;
 use crate::render::{Detail, diagnostics, finding_documents, human, markdown, markdown_findings};
 use crate::run::{Job, Loaded};
@@ -44,7 +44,7 @@ enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (mut loaded, observed) = read(&arguments.directory, common).await?;
+    let (mut loaded, observed) = read(&arguments.directory, common, Extent::Plan).await?;
     let Some(observed) = observed else { return Err(invalid(arguments, &loaded)?) };
     arguments.rails.amend(&mut loaded.desired.policy);
     let waivers = arguments.rails.waivers();

@@ -4,15 +4,19 @@ use std::path::Path;
 
 use super::Common;
 use super::failure::Failure;
-use crate::cluster::{Opening, observe};
+use crate::cluster::{Extent, Opening, observe};
 use crate::observed::Observed;
 use crate::run::{Loaded, load};
 
 /// The directory, and the cluster where the directory has no errors. Of what is wrong with both, the files are told about first.
-pub(super) async fn read(directory: &Path, common: &Common) -> Result<(Loaded, Option<Observed>), Failure> {
+pub(super) async fn read(
+    directory: &Path,
+    common: &Common,
+    extent: Extent,
+) -> Result<(Loaded, Option<Observed>), Failure> {
     let path = directory.to_owned();
     let mut loading = tokio::task::spawn_blocking(move || load(&path));
-    let mut observing = std::pin::pin!(read_cluster(common));
+    let mut observing = std::pin::pin!(read_cluster(common, extent));
     let (loaded, observed) = tokio::select! {
         loaded = &mut loading => (loaded, None),
         observed = &mut observing => (loading.await, Some(observed)),
@@ -29,7 +33,7 @@ pub(super) async fn read(directory: &Path, common: &Common) -> Result<(Loaded, O
 }
 
 /// The cluster that the flags name.
-pub(super) async fn read_cluster(common: &Common) -> Result<Observed, Failure> {
+pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
     let cluster = common.target(Opening::Read).await?;
-    Ok(observe(&cluster).await?)
+    Ok(observe(&cluster, extent).await?)
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::reading::read;
 use super::{Common, Format, Reached, output, show_lb};
+use crate::cluster::Extent;
 use crate::desired::{Desired, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
@@ -90,7 +91,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan), Failure> {
-    let (loaded, observed) = read(&flags.directory, common).await?;
+    let (loaded, observed) = read(&flags.directory, common, Extent::Plan).await?;
     let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))

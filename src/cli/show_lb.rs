@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::reading::read_cluster;
 use super::{Common, Format, Reached, output};
 use crate::check;
+use crate::cluster::Extent;
 use crate::desired::Documents;
 use crate::lbipam::{
     AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled, conflicts, settle,
@@ -61,7 +62,7 @@ struct ServiceRow {
 }
 
 pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
-    let observed = read_cluster(common).await?;
+    let observed = read_cluster(common, Extent::Plan).await?;
     let shown = shown(&observed);
     match flags.output {
         Format::Json => output::json(&shown)?,

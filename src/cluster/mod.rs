@@ -22,7 +22,7 @@ use crate::observed::{ObservedKind, ReadError};
 
 pub use file::{FileCluster, Opening, replace as replace_file};
 pub use lock::{LockRecord, LockSeen};
-pub use observe::observe;
+pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
 pub use write::{Operation, Target, Write, WriteError, Written};
 

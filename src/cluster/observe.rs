@@ -23,22 +23,32 @@ const SMALL: [ObservedKind; 5] = [
     ObservedKind::LoadBalancerPool,
 ];
 
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What a plan needs.
+    Plan,
+    /// All that an examination needs.
+    Examination,
+}
+
 /// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be visible.
 ///
 /// # Errors
 /// A cluster that does not answer, answers nonsense, or hides what is indispensable.
-pub async fn observe<C: Cluster>(cluster: &C) -> Result<Observed, ClusterError> {
+pub async fn observe<C: Cluster>(cluster: &C, extent: Extent) -> Result<Observed, ClusterError> {
     for _ in 1..ATTEMPTS {
-        match Reading::new(cluster).all().await {
+        match Reading::new(cluster, extent).all().await {
             Err(ClusterError::Expired { .. } | ClusterError::Stale { .. }) => {}
             outcome => return outcome,
         }
     }
-    Reading::new(cluster).all().await
+    Reading::new(cluster, extent).all().await
 }
 
 struct Reading<'c, C> {
     cluster: &'c C,
+    extent: Extent,
     reader: Mutex<Reader>,
     /// The moment that the claims show. resourceVersions count up through all kinds (apimachinery `pkg/util/resourceversion` @ 1.36).
     claims_at: OnceLock<u64>,
@@ -94,8 +104,8 @@ fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
 }
 
 impl<'c, C: Cluster> Reading<'c, C> {
-    fn new(cluster: &'c C) -> Reading<'c, C> {
-        Reading { cluster, reader: Mutex::default(), claims_at: OnceLock::new() }
+    fn new(cluster: &'c C, extent: Extent) -> Reading<'c, C> {
+        Reading { cluster, extent, reader: Mutex::default(), claims_at: OnceLock::new() }
     }
 
     async fn all(self) -> Result<Observed, ClusterError> {
@@ -104,7 +114,11 @@ impl<'c, C: Cluster> Reading<'c, C> {
         let services = self.kind(ObservedKind::Service, Moment::Latest, None);
         // One by one: a connection for each would cost more than they do, and the large lists take longer anyway.
         let small = async {
-            for kind in SMALL {
+            let more = match self.extent {
+                Extent::Plan => &[][..],
+                Extent::Examination => &ObservedKind::OF_EXAMINATIONS,
+            };
+            for kind in SMALL.into_iter().chain(more.iter().copied()) {
                 self.kind(kind, Moment::Latest, None).await?;
             }
             Ok(())

@@ -33,7 +33,8 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
     let mut moment = Moment::Latest;
-    for kind in ObservedKind::ALL {
+    let of_plans = ObservedKind::OF_PLANS.into_iter();
+    for kind in of_plans.chain(ObservedKind::OF_EXAMINATIONS) {
         let mut slimming = Slimming { kind, objects: Vec::new(), version: String::new() };
         // Nodes and CiliumNodes of one moment, as when a plan is made.
         let of = if kind == ObservedKind::Node { &moment } else { &Moment::Latest };

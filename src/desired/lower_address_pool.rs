@@ -9,7 +9,7 @@ use super::schema::LabelSelector;
 use super::schema_lb::{AddressPoolDocument, AddressPoolMetadata, WrittenAddressBlock, YesOrNo};
 use super::tree::Step;
 use super::{AddressPoolRange, WantedAddressPool};
-use crate::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, ServiceRequirement, ServiceSelector};
+use crate::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenRequirement, WrittenSelector};
 use crate::model::{AddressPoolName, Finding, OWNER_LABEL, Operator, Origin, Requirement, Rule, Severity};
 use crate::net::{Block, BlockError, Range, RangeError, overlapping_pairs};
 
@@ -182,13 +182,13 @@ fn check_selector(context: &mut Context<'_>, written: &LabelSelector) {
     }
 }
 
-fn selector(written: &LabelSelector) -> ServiceSelector {
-    let requirement = |written: &super::schema::LabelSelectorRequirement| ServiceRequirement {
+fn selector(written: &LabelSelector) -> WrittenSelector {
+    let requirement = |written: &super::schema::LabelSelectorRequirement| WrittenRequirement {
         key: written.key.clone(),
         operator: written.operator.as_str().to_owned(),
         values: written.values.iter().cloned().collect(),
     };
-    ServiceSelector {
+    WrittenSelector {
         match_labels: written.match_labels.clone(),
         match_expressions: written.match_expressions.iter().flatten().map(requirement).collect(),
     }

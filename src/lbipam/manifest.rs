@@ -38,7 +38,7 @@ pub struct AddressPoolSpec {
     pub blocks: Vec<AddressBlock>,
     /// The Services that it is for; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service_selector: Option<ServiceSelector>,
+    pub service_selector: Option<WrittenSelector>,
     /// `Yes` or `No`.
     #[serde(default, rename = "allowFirstLastIPs", skip_serializing_if = "Option::is_none")]
     pub allow_first_last: Option<String>,
@@ -64,18 +64,18 @@ pub struct AddressBlock {
 /// `serviceSelector`, as `metav1.LabelSelector`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceSelector {
+pub struct WrittenSelector {
     /// Label and value, all of them.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: Labels,
     /// Further requirements, all of them.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub match_expressions: Vec<ServiceRequirement>,
+    pub match_expressions: Vec<WrittenRequirement>,
 }
 
 /// One requirement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServiceRequirement {
+pub struct WrittenRequirement {
     /// Label key.
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
@@ -187,7 +187,7 @@ impl AddressBlock {
     }
 }
 
-impl ServiceSelector {
+impl WrittenSelector {
     /// What it means.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl ServiceSelector {
         for (key, value) in &self.match_labels {
             requirements.push(Requirement::new(key, Operator::In([value.clone()].into())).map_err(text)?);
         }
-        for ServiceRequirement { key, operator, values } in &self.match_expressions {
+        for WrittenRequirement { key, operator, values } in &self.match_expressions {
             let operator = match operator.as_str() {
                 "In" => Operator::In(values.clone()),
                 "NotIn" => Operator::NotIn(values.clone()),
@@ -275,7 +275,7 @@ impl AddressPoolSpec {
             blocks.iter().map(AddressBlock::range).collect()
         };
         let selector =
-            |spec: &AddressPoolSpec| spec.service_selector.as_ref().map(ServiceSelector::selector).transpose();
+            |spec: &AddressPoolSpec| spec.service_selector.as_ref().map(WrittenSelector::selector).transpose();
         let meaning = |spec: &AddressPoolSpec| {
             let selector = selector(spec).ok()?.unwrap_or_default();
             Some((

@@ -19,8 +19,8 @@ mod sharing;
 pub use conflict::{Certainty, Conflict, conflicts};
 pub use counts::Counts;
 pub use manifest::{
-    AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, ServiceRequirement, ServiceSelector,
-    Translation,
+    AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, Translation, WrittenRequirement,
+    WrittenSelector,
 };
 pub use outlook::{Gain, Loss, Outlook, Pending, Settled};
 pub use pool::{AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState};

@@ -291,11 +291,15 @@ impl<'p> Settling<'p> {
     }
 
     /// The pools and ranges from which the operator that runs may have given an address; of several that cover it, nothing tells which.
-    fn owners(&self, asking: &Asking<'_, '_>, address: IpAddr) -> BTreeSet<(&'p str, Range)> {
-        let OperatorState::Running(before) = self.state else { return BTreeSet::new() };
+    fn owners(&self, asking: &Asking<'_, '_>, address: IpAddr) -> Vec<(&'p str, Range)> {
+        let OperatorState::Running(before) = self.state else { return Vec::new() };
         let covering = self.known.overlapping(&Range::from(address));
         let selecting = covering.filter(|(_, place)| before[*place].selects(&asking.service.labels));
-        selecting.map(|(range, place)| (before[*place].name.as_str(), *range)).collect()
+        let mut owners: Vec<(&str, Range)> =
+            selecting.map(|(range, place)| (before[*place].name.as_str(), *range)).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
     }
 
     pub(super) fn take(

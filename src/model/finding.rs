@@ -106,6 +106,10 @@ pub struct Finding {
     pub help: String,
     /// Other places that belong to it.
     pub related: Vec<Label>,
+    /// What was seen that shows it: an object's field and its value, each.
+    pub evidence: Vec<String>,
+    /// What comes of it.
+    pub consequence: String,
 }
 
 impl Finding {
@@ -120,6 +124,8 @@ impl Finding {
             label: String::new(),
             help: String::new(),
             related: Vec::new(),
+            evidence: Vec::new(),
+            consequence: String::new(),
         }
     }
 
@@ -142,6 +148,20 @@ impl Finding {
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Finding {
         self.help = help.into();
+        self
+    }
+
+    /// Says what shows it.
+    #[must_use]
+    pub fn seen(mut self, evidence: impl IntoIterator<Item = String>) -> Finding {
+        self.evidence.extend(evidence);
+        self
+    }
+
+    /// Says what comes of it.
+    #[must_use]
+    pub fn causes(mut self, consequence: impl Into<String>) -> Finding {
+        self.consequence = consequence.into();
         self
     }
 

@@ -1,9 +1,11 @@
 //! Which Cilium this is, and what it reads.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use super::settings::Agent;
 use crate::model::{CiliumVersion, IpamMode};
-use crate::net::Family;
+use crate::net::{Block, Family};
 
 /// Version and settings of the running Cilium, as far as they were seen.
 #[derive(Clone, Debug, Default)]
@@ -14,17 +16,40 @@ pub struct Cilium {
     pub version: Option<(CiliumVersion, Evidence)>,
     /// `cilium-config`; `None` when there is none.
     pub settings: Option<BTreeMap<String, String>>,
+    /// When `cilium-config` was last written, RFC 3339, where the server tells.
+    pub settings_written: Option<String>,
+    /// Arguments of the DaemonSet's agent; they win over the settings.
+    pub agent_arguments: BTreeMap<String, String>,
+    /// Arguments of the operator, where its Deployment was seen.
+    pub operator_arguments: Option<BTreeMap<String, String>>,
+    /// The operator's version.
+    pub operator_version: Option<CiliumVersion>,
+    /// The agents' Pods.
+    pub agents: Vec<Agent>,
 }
 
 /// What a version was concluded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
+    /// A person said so.
+    Flag,
     /// Image tag of the container `cilium-agent`.
     ImageTag,
     /// Label `helm.sh/chart` of the DaemonSet.
     ChartLabel,
     /// Label `io.cilium.k8s.crd.schema.version` of Cilium's CRDs.
     SchemaLabel,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Evidence::Flag => "--cilium-version",
+            Evidence::ImageTag => "image tag of the DaemonSet's cilium-agent",
+            Evidence::ChartLabel => "label helm.sh/chart of the DaemonSet",
+            Evidence::SchemaLabel => "schema label of the CRD of CiliumNode",
+        })
+    }
 }
 
 /// The IPAM mode, as far as it is known.
@@ -105,13 +130,21 @@ impl Cilium {
         }
     }
 
+    /// The ranges that the operator gives blocks of, from one of its settings: Helm puts spaces between them, people commas.
+    pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
+        let of_operator = self.operator_arguments.as_ref().and_then(|arguments| arguments.get(key)).map(String::as_str);
+        let text = of_operator.or_else(|| self.setting(key))?;
+        let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
+        Some(texts.filter_map(|text| Block::lenient(text).ok()).collect())
+    }
+
     fn setting(&self, key: &str) -> Option<&str> {
         self.settings.as_ref()?.get(key).map(String::as_str)
     }
 }
 
 /// Go's `strconv.ParseBool`, which is what Cilium's options are read with.
-fn is_true(text: &str) -> bool {
+pub(super) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
@@ -154,7 +187,7 @@ mod tests {
     fn reads(version: &str, annotate: Option<&str>) -> AnnotationReads {
         let settings = annotate.map(|value| ("annotate-k8s-node".to_owned(), value.to_owned()));
         let version = version.parse().ok().map(|version| (version, Evidence::ImageTag));
-        Cilium { namespace: None, version, settings: Some(settings.into_iter().collect()) }.annotation_reads()
+        Cilium { version, settings: Some(settings.into_iter().collect()), ..Cilium::default() }.annotation_reads()
     }
 
     #[test]

@@ -19,6 +19,22 @@ pub enum ObservedKind {
     LoadBalancerPool,
     /// Services, of which only those of type LoadBalancer matter.
     Service,
+    /// Deployment of Cilium's operator: its version and arguments.
+    CiliumOperator,
+    /// Pods of the agent: which version runs on which node, and since when.
+    CiliumAgentPod,
+    /// `CiliumNodeConfig`s: settings of some nodes.
+    CiliumNodeConfig,
+    /// `CiliumBGPPeeringPolicy`s: BGP up to Cilium 1.18.
+    BgpPeeringPolicy,
+    /// `CiliumBGPClusterConfig`s: BGP from Cilium 1.16 on.
+    BgpClusterConfig,
+    /// `CiliumBGPPeerConfig`s.
+    BgpPeerConfig,
+    /// `CiliumBGPAdvertisement`s.
+    BgpAdvertisement,
+    /// `CiliumL2AnnouncementPolicy`s.
+    L2AnnouncementPolicy,
     /// CiliumNodes; read before Nodes.
     CiliumNode,
     /// Nodes.
@@ -60,13 +76,15 @@ pub struct Head<'a> {
     pub app: Option<&'a str>,
     /// See `app`.
     pub component: Option<&'a str>,
+    /// The label `io.cilium/app`.
+    pub cilium_app: Option<&'a str>,
 }
 
 impl ObservedKind {
-    /// All kinds, in the order in which they are read: the claims first, so that a claim which is gone is seen as the object that it
+    /// What a plan needs, in the order in which it is read: the claims first, so that a claim which is gone is seen as the object that it
     /// became; a Node after its CiliumNode, so that a block which moves from the one to the other in between is seen twice
     /// rather than not at all.
-    pub const ALL: [ObservedKind; 10] = [
+    pub const OF_PLANS: [ObservedKind; 10] = [
         ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
@@ -79,6 +97,18 @@ impl ObservedKind {
         ObservedKind::Node,
     ];
 
+    /// What an examination needs besides.
+    pub const OF_EXAMINATIONS: [ObservedKind; 8] = [
+        ObservedKind::CiliumOperator,
+        ObservedKind::CiliumAgentPod,
+        ObservedKind::CiliumNodeConfig,
+        ObservedKind::BgpPeeringPolicy,
+        ObservedKind::BgpClusterConfig,
+        ObservedKind::BgpPeerConfig,
+        ObservedKind::BgpAdvertisement,
+        ObservedKind::L2AnnouncementPolicy,
+    ];
+
     /// Plural name with group, as `kubectl` takes it.
     pub fn resource(self) -> &'static str {
         match self {
@@ -89,6 +119,14 @@ impl ObservedKind {
             ObservedKind::ServiceCidr => "servicecidrs.networking.k8s.io",
             ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools.cilium.io",
             ObservedKind::Service => "services",
+            ObservedKind::CiliumOperator => "deployments.apps",
+            ObservedKind::CiliumAgentPod => "pods",
+            ObservedKind::CiliumNodeConfig => "ciliumnodeconfigs.cilium.io",
+            ObservedKind::BgpPeeringPolicy => "ciliumbgppeeringpolicies.cilium.io",
+            ObservedKind::BgpClusterConfig => "ciliumbgpclusterconfigs.cilium.io",
+            ObservedKind::BgpPeerConfig => "ciliumbgppeerconfigs.cilium.io",
+            ObservedKind::BgpAdvertisement => "ciliumbgpadvertisements.cilium.io",
+            ObservedKind::L2AnnouncementPolicy => "ciliuml2announcementpolicies.cilium.io",
             ObservedKind::CiliumNode => "ciliumnodes.cilium.io",
             ObservedKind::Node => "nodes",
         }
@@ -104,6 +142,14 @@ impl ObservedKind {
             ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
             ObservedKind::LoadBalancerPool => ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"),
             ObservedKind::Service => ("v1", "Service"),
+            ObservedKind::CiliumOperator => ("apps/v1", "Deployment"),
+            ObservedKind::CiliumAgentPod => ("v1", "Pod"),
+            ObservedKind::CiliumNodeConfig => ("cilium.io/v2", "CiliumNodeConfig"),
+            ObservedKind::BgpPeeringPolicy => ("cilium.io/v2alpha1", "CiliumBGPPeeringPolicy"),
+            ObservedKind::BgpClusterConfig => ("cilium.io/v2alpha1", "CiliumBGPClusterConfig"),
+            ObservedKind::BgpPeerConfig => ("cilium.io/v2alpha1", "CiliumBGPPeerConfig"),
+            ObservedKind::BgpAdvertisement => ("cilium.io/v2alpha1", "CiliumBGPAdvertisement"),
+            ObservedKind::L2AnnouncementPolicy => ("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy"),
             ObservedKind::CiliumNode => ("cilium.io/v2", "CiliumNode"),
             ObservedKind::Node => ("v1", "Node"),
         }
@@ -140,6 +186,28 @@ impl ObservedKind {
                 Vec::new(),
             ),
             ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
+            ObservedKind::CiliumOperator => (
+                vec![format!("/apis/apps/v1/namespaces/{namespace}/deployments")],
+                vec![("labelSelector", "io.cilium/app=operator")],
+            ),
+            ObservedKind::CiliumAgentPod => {
+                (vec![format!("/api/v1/namespaces/{namespace}/pods")], vec![("labelSelector", "k8s-app=cilium")])
+            }
+            // Those of other namespaces are not read by anybody.
+            ObservedKind::CiliumNodeConfig => (
+                ["v2", "v2alpha1"]
+                    .map(|v| format!("/apis/cilium.io/{v}/namespaces/{namespace}/ciliumnodeconfigs"))
+                    .into(),
+                Vec::new(),
+            ),
+            ObservedKind::BgpPeeringPolicy
+            | ObservedKind::BgpClusterConfig
+            | ObservedKind::BgpPeerConfig
+            | ObservedKind::BgpAdvertisement
+            | ObservedKind::L2AnnouncementPolicy => {
+                let plural = self.resource().trim_end_matches(".cilium.io");
+                (["v2", "v2alpha1"].map(|v| format!("/apis/cilium.io/{v}/{plural}")).into(), Vec::new())
+            }
             ObservedKind::CiliumNode => (one("/apis/cilium.io/v2/ciliumnodes"), Vec::new()),
             ObservedKind::Node => (one("/api/v1/nodes"), Vec::new()),
         };
@@ -163,6 +231,14 @@ impl ObservedKind {
             ("", "Pod") if head.component == Some("kube-controller-manager") => {
                 Some(ObservedKind::ControllerManagerPod)
             }
+            ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
+            ("apps", "Deployment") if head.cilium_app == Some("operator") => Some(ObservedKind::CiliumOperator),
+            ("cilium.io", "CiliumNodeConfig") => Some(ObservedKind::CiliumNodeConfig),
+            ("cilium.io", "CiliumBGPPeeringPolicy") => Some(ObservedKind::BgpPeeringPolicy),
+            ("cilium.io", "CiliumBGPClusterConfig") => Some(ObservedKind::BgpClusterConfig),
+            ("cilium.io", "CiliumBGPPeerConfig") => Some(ObservedKind::BgpPeerConfig),
+            ("cilium.io", "CiliumBGPAdvertisement") => Some(ObservedKind::BgpAdvertisement),
+            ("cilium.io", "CiliumL2AnnouncementPolicy") => Some(ObservedKind::L2AnnouncementPolicy),
             ("apiextensions.k8s.io", "CustomResourceDefinition") if head.name == CILIUM_NODE_DEFINITION => {
                 Some(ObservedKind::CiliumNodeDefinition)
             }

@@ -7,7 +7,7 @@ use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecMan
 use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules, LbService, Marking,
-    Port, ServiceSelector, TrafficPolicy,
+    Port, TrafficPolicy, WrittenSelector,
 };
 use crate::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
 use crate::net::{Family, Range};
@@ -83,7 +83,7 @@ impl SeenAddressPool {
 impl Observed {
     /// The rules of the running operator.
     pub fn lb_rules(&self) -> LbRules {
-        let Cilium { namespace: _, version, settings } = &self.cilium;
+        let Cilium { version, settings, .. } = &self.cilium;
         LbRules::new(version.map(|(version, _)| version), settings.as_ref().unwrap_or(&BTreeMap::new()))
     }
 
@@ -120,7 +120,7 @@ impl Observed {
         for _ in spec.cidrs.iter().chain(&spec.blocks).filter(|block| block.range().is_none()) {
             self.faulty_pool(&name, "an entry of its spec is no range", "its addresses are not kept free");
         }
-        if let Some(Err(error)) = spec.service_selector.as_ref().map(ServiceSelector::selector) {
+        if let Some(Err(error)) = spec.service_selector.as_ref().map(WrittenSelector::selector) {
             let what = format!("its selector cannot be read: {error}");
             self.faulty_pool(&name, &what, "it is taken to select nothing");
         }

@@ -3,6 +3,8 @@
 //! Reads raw JSON objects, however they were fetched, and never fetches. What could not be seen is data here
 //! ([`BlindSpot`]), and what cannot be understood is kept as unreadable rather than dropped.
 
+mod announced;
+mod bgp;
 mod cilium;
 mod claimed;
 mod holding;
@@ -10,6 +12,7 @@ mod kind;
 mod load_balancing;
 mod read;
 mod read_node;
+mod settings;
 mod slim;
 mod view;
 mod view_lb;
@@ -25,12 +28,15 @@ use crate::net::{Block, Family, Range};
 
 pub use crate::model::{OWNER_LABEL, ObjectVersion};
 
+pub use announced::{Announced, Speaker};
+pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
 pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use read::{Definition, ReadError, Reader};
+pub use settings::{Agent, NodeConfig, Setting, SettingSource};
 pub use slim::slim;
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
@@ -78,6 +84,12 @@ pub struct Observed {
     pub services: BTreeMap<ServiceName, LbService>,
     /// Whether kube-controller-manager hands out blocks too.
     pub controller_manager: NodeCidrAllocation,
+    /// kube-controller-manager's `--cluster-cidr`, where it is visible.
+    pub cluster_cidrs: Vec<Range>,
+    /// Settings of some nodes, by name.
+    pub node_configs: Vec<NodeConfig>,
+    /// Who announces what.
+    pub announcing: Announcing,
     /// What was hidden.
     pub blind_spots: Vec<BlindSpot>,
     /// What could not be understood.
@@ -176,4 +188,10 @@ pub struct CiliumNode {
     pub pod_cidrs: Vec<Block>,
     /// Entries that are no CIDR.
     pub unreadable: Vec<String>,
+    /// `spec.ipam.pools.allocated`: pool and blocks.
+    pub allocated: Vec<(String, Vec<Block>)>,
+    /// `status.ipam.operator-status.error`.
+    pub operator_error: Option<String>,
+    /// Whether it stays when nothing refers to it: it has an owner, or an annotation says so.
+    pub keeper: Option<String>,
 }

@@ -6,8 +6,11 @@ use serde::Deserialize;
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
 use super::read_node::read_node;
+use super::settings::{AgentView, NodeConfigView, arguments};
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
-use super::{AddressPoolsServed, BlindSpot, Cilium, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, Observed};
+use super::{
+    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, NodeConfig, Observed,
+};
 use crate::lbipam::AddressPoolApi;
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use crate::net::Block;
@@ -22,6 +25,8 @@ pub struct Reader {
     config_maps: Vec<ConfigMapView>,
     versions: Vec<(Evidence, CiliumVersion)>,
     definition: Definition,
+    /// Settings of some nodes, with their namespaces.
+    node_configs: Vec<(String, NodeConfig)>,
 }
 
 /// Whether Cilium's CRDs are installed.
@@ -71,6 +76,18 @@ impl Reader {
             ObservedKind::CiliumDaemonSet => parse(json).map(|view| self.daemon_set(&view)),
             ObservedKind::ControllerManagerPod => parse(json).map(|view| self.controller_manager(&view)),
             ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
+            ObservedKind::CiliumOperator => parse(json).map(|view| self.operator(&view)),
+            ObservedKind::CiliumAgentPod => {
+                parse::<AgentView>(json).map(|view| self.observed.cilium.agents.push(view.into()))
+            }
+            ObservedKind::CiliumNodeConfig => {
+                parse::<NodeConfigView>(json).map(|view| self.node_configs.push(view.into()))
+            }
+            ObservedKind::BgpPeeringPolicy => self.observed.announcing.read_policy(json),
+            ObservedKind::BgpClusterConfig => self.observed.announcing.read_cluster_config(json),
+            ObservedKind::BgpPeerConfig => self.observed.announcing.read_peer_config(json),
+            ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
+            ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
         outcome.map_err(|error| ReadError::new(kind, json, &error))
     }
@@ -112,23 +129,26 @@ impl Reader {
         if let Some(finding) = self.version_conflict() {
             self.observed.findings.push(finding);
         }
-        let (namespace, settings) = self.choose_settings().unzip();
-        self.observed.cilium = Cilium { namespace, version, settings };
+        self.observed.cilium.version = version;
+        self.choose_settings();
+        self.choose_node_configs();
         self.observed.service_ranges.sort_unstable();
         self.observed.findings.sort();
         self.observed
     }
 
     fn version_conflict(&self) -> Option<Finding> {
-        let (_, first) = self.versions.first()?;
-        let (_, other) = self.versions.iter().find(|(_, version)| version.minor != first.minor)?;
+        let (of_first, first) = self.versions.first()?;
+        let (of_other, other) = self.versions.iter().find(|(_, version)| version.minor != first.minor)?;
         let message = format!("two Cilium versions are visible, {first} and {other}: an upgrade seems to be under way");
         let finding = Finding::new(Severity::Warning, Rule("two-cilium-versions"), message);
+        let finding = finding.seen([format!("{of_first}: {first}"), format!("{of_other}: {other}")]);
+        let finding = finding.causes("what is read and what is announced may differ from node to node");
         Some(finding.help("finish the upgrade before planning, or check that both read the same fields"))
     }
 
     /// The settings beside the DaemonSet; without one, the only ones there are. Two Ciliums are nobody's settings.
-    fn choose_settings(&mut self) -> Option<(String, std::collections::BTreeMap<String, String>)> {
+    fn choose_settings(&mut self) {
         self.daemon_sets.sort();
         self.daemon_sets.dedup();
         let mut candidates: Vec<ConfigMapView> = std::mem::take(&mut self.config_maps);
@@ -141,9 +161,26 @@ impl Reader {
             self.observed
                 .findings
                 .push(finding.help("remove the DaemonSet and the ConfigMap `cilium-config` of the other one"));
-            return None;
+            return;
         }
-        candidates.pop().map(|view| (view.namespace(), view.data))
+        let Some(view) = candidates.pop() else { return };
+        let cilium = &mut self.observed.cilium;
+        cilium.namespace = Some(view.namespace());
+        cilium.settings_written = view.written();
+        cilium.settings = Some(view.data);
+    }
+
+    /// Those beside the settings, by name: the later one wins.
+    fn choose_node_configs(&mut self) {
+        let namespace = self.observed.cilium.namespace.clone();
+        let is_read = |of: &str| namespace.as_deref().is_none_or(|namespace| namespace == of);
+        let mut configs: Vec<NodeConfig> = std::mem::take(&mut self.node_configs)
+            .into_iter()
+            .filter(|(of, _)| is_read(of))
+            .map(|(_, config)| config)
+            .collect();
+        configs.sort_by(|a, b| a.name.cmp(&b.name));
+        self.observed.node_configs = configs;
     }
 
     fn node(&mut self, view: &NodeView<'_>) {
@@ -181,7 +218,18 @@ impl Reader {
             let finding = Finding::new(Severity::Warning, Rule("unreadable-block"), message);
             self.observed.findings.push(finding.help("mend the object; nothing is known about what its node holds"));
         }
-        let node = CiliumNode { name, pod_cidrs, unreadable };
+        let lenient = |texts: &Vec<String>| texts.iter().filter_map(|text| Block::lenient(text).ok()).collect();
+        let allocated = view.spec.ipam.pools.allocated.iter();
+        let owner = view.metadata.owner_references.first().map(|owner| format!("its owner, a {}", owner.kind));
+        let kept = view.metadata.annotations.do_not_gc.as_deref() == Some("true");
+        let node = CiliumNode {
+            name,
+            pod_cidrs,
+            unreadable,
+            allocated: allocated.map(|pool| (pool.pool.clone(), lenient(&pool.cidrs))).collect(),
+            operator_error: view.status.ipam.operator_status.error.clone().filter(|error| !error.is_empty()),
+            keeper: if kept { Some("the annotation cilium.io/do-not-gc".to_owned()) } else { owner },
+        };
         self.observed.cilium_nodes.insert(node.name.clone(), node);
     }
 
@@ -208,11 +256,21 @@ impl Reader {
 
     fn daemon_set(&mut self, view: &WorkloadView<'_>) {
         let containers = view.spec.template.iter().flat_map(|template| &template.spec.containers);
-        let agent = containers.filter(|container| container.name == "cilium-agent");
+        let agent: Vec<&Container> = containers.filter(|container| container.name == "cilium-agent").collect();
+        self.observed.cilium.agent_arguments = agent.iter().flat_map(|container| arguments(container)).collect();
         self.daemon_sets.push(view.metadata.namespace.as_deref().unwrap_or_default().to_owned());
-        self.versions.extend(agent.filter_map(|c| version_of_image(&c.image)).map(|v| (Evidence::ImageTag, v)));
+        self.versions.extend(agent.iter().filter_map(|c| version_of_image(&c.image)).map(|v| (Evidence::ImageTag, v)));
         let chart = view.metadata.labels.as_ref().and_then(|labels| labels.get("helm.sh/chart"));
         self.versions.extend(chart.and_then(|label| version_of_chart(label)).map(|v| (Evidence::ChartLabel, v)));
+    }
+
+    fn operator(&mut self, view: &WorkloadView<'_>) {
+        let containers = view.spec.template.iter().flat_map(|template| &template.spec.containers);
+        for container in containers.filter(|container| container.name == "cilium-operator") {
+            let cilium = &mut self.observed.cilium;
+            cilium.operator_version = version_of_image(&container.image).or(cilium.operator_version);
+            cilium.operator_arguments.get_or_insert_default().extend(arguments(container));
+        }
     }
 
     fn definition(&mut self, view: &DefinitionView<'_>) {
@@ -222,6 +280,10 @@ impl Reader {
     }
 
     fn controller_manager(&mut self, view: &WorkloadView<'_>) {
+        let cidrs = view.spec.containers.iter().filter_map(|container| arguments(container).remove("cluster-cidr"));
+        let ranges = cidrs
+            .flat_map(|texts| texts.split(',').filter_map(|text| Block::lenient(text.trim()).ok()).collect::<Vec<_>>());
+        self.observed.cluster_cidrs.extend(ranges.map(|block| block.range()));
         let seen: Vec<NodeCidrAllocation> = view.spec.containers.iter().filter_map(allocation).collect();
         if seen.contains(&NodeCidrAllocation::On) {
             self.observed.controller_manager = NodeCidrAllocation::On;

@@ -17,6 +17,7 @@ pub fn slim(kind: ObservedKind, object: &Value) -> Value {
     match kind {
         ObservedKind::Node => slim_managed_fields(&mut slimmed, slim_node_manager),
         ObservedKind::LoadBalancerPool => slim_managed_fields(&mut slimmed, slim_pool_manager),
+        ObservedKind::CiliumConfig => slim_managed_fields(&mut slimmed, slim_time),
         _ => {}
     }
     slimmed
@@ -45,7 +46,13 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["status", "addresses"],
         ],
         ObservedKind::Claims => &[&["data", super::CLAIMS_KEY]],
-        ObservedKind::CiliumNode => &[&["spec", "ipam", "podCIDRs"]],
+        ObservedKind::CiliumNode => &[
+            &["metadata", "ownerReferences"],
+            &["metadata", "annotations", "cilium.io/do-not-gc"],
+            &["spec", "ipam", "podCIDRs"],
+            &["spec", "ipam", "pools", "allocated"],
+            &["status", "ipam", "operator-status", "error"],
+        ],
         ObservedKind::ServiceCidr => &[&["spec", "cidrs"]],
         ObservedKind::LoadBalancerPool => &[
             &["metadata", "labels"],
@@ -78,6 +85,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["status", "conditions"],
         ],
         ObservedKind::CiliumConfig => &[
+            &["metadata", "managedFields"],
             &["data", "ipam"],
             &["data", "annotate-k8s-node"],
             &["data", "enable-ipv4"],
@@ -86,7 +94,29 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["data", "default-lb-service-ipam"],
             &["data", "enable-bgp-control-plane"],
             &["data", "enable-l2-announcements"],
+            &["data", "bgp-announce-pod-cidr"],
+            &["data", "bgp-announce-lb-ip"],
+            &["data", "cluster-pool-ipv4-cidr"],
+            &["data", "cluster-pool-ipv6-cidr"],
+            &["data", "cluster-pool-ipv4-mask-size"],
+            &["data", "cluster-pool-ipv6-mask-size"],
+            &["data", "routing-mode"],
+            &["data", "tunnel"],
+            &["data", "ipv4-native-routing-cidr"],
+            &["data", "ipv6-native-routing-cidr"],
+            &["data", "ipv4-range"],
+            &["data", "ipv6-range"],
         ],
+        ObservedKind::CiliumOperator => &[&["metadata", "labels"], &["spec", "template", "spec", "containers"]],
+        ObservedKind::CiliumAgentPod => {
+            &[&["metadata", "labels"], &["spec", "nodeName"], &["spec", "containers"], &["status", "startTime"]]
+        }
+        ObservedKind::CiliumNodeConfig => &[&["spec", "nodeSelector"], &["spec", "defaults"]],
+        ObservedKind::BgpPeeringPolicy => &[&["spec", "nodeSelector"], &["spec", "virtualRouters"]],
+        ObservedKind::BgpClusterConfig => &[&["spec", "nodeSelector"], &["spec", "bgpInstances"]],
+        ObservedKind::BgpPeerConfig => &[&["spec", "families"]],
+        ObservedKind::BgpAdvertisement => &[&["metadata", "labels"], &["spec", "advertisements"]],
+        ObservedKind::L2AnnouncementPolicy => &[&["spec", "serviceSelector"], &["spec", "loadBalancerIPs"]],
         ObservedKind::CiliumDaemonSet => &[&["metadata", "labels"], &["spec", "template", "spec", "containers"]],
         ObservedKind::CiliumNodeDefinition => &[&["metadata", "labels"]],
         ObservedKind::ControllerManagerPod => &[&["metadata", "labels"], &["spec", "containers"]],
@@ -111,13 +141,34 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     }
 }
 
-/// Name, image and the one argument that is read: a container's environment and other arguments may hold secrets.
+/// The arguments that are read.
+const ARGUMENTS: [&str; 13] = [
+    "--allocate-node-cidrs",
+    "--cluster-cidr",
+    "--ipam",
+    "--cluster-pool-ipv4-cidr",
+    "--cluster-pool-ipv6-cidr",
+    "--cluster-pool-ipv4-mask-size",
+    "--cluster-pool-ipv6-mask-size",
+    "--annotate-k8s-node",
+    "--enable-ipv4",
+    "--enable-ipv6",
+    "--ipv4-range",
+    "--ipv6-range",
+    "--enable-bgp-control-plane",
+];
+
+fn is_read(word: &str) -> bool {
+    ARGUMENTS.contains(&word.split('=').next().unwrap_or(word))
+}
+
+/// Name, image and the arguments that are read: a container's environment and other arguments may hold secrets.
 fn slim_container(container: &Value) -> Value {
     let mut slimmed = Value::Object(Map::new());
     for key in ["name", "image"] {
         copy(container, &mut slimmed, &[key]);
     }
-    let read = |word: &&Value| word.as_str().is_some_and(|word| word.starts_with("--allocate-node-cidrs"));
+    let read = |word: &&Value| word.as_str().is_some_and(is_read);
     for key in ["command", "args"] {
         let words: Vec<Value> =
             container.get(key).and_then(Value::as_array).into_iter().flatten().filter(read).cloned().collect();
@@ -145,6 +196,11 @@ fn slim_node_manager(entry: Value) -> Option<Value> {
             copy(written, fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
         }
     })
+}
+
+/// When it wrote.
+fn slim_time(entry: Value) -> Option<Value> {
+    Some(serde_json::json!({"time": entry.get("time")?}))
 }
 
 /// `None` for one that wrote neither the spec nor labels or annotations.

@@ -139,9 +139,52 @@ pub(super) struct NodeAddress<'a> {
 #[derive(Deserialize)]
 pub(super) struct CiliumNodeView<'a> {
     #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
+    pub metadata: CiliumNodeMetadata<'a>,
     #[serde(borrow, default, deserialize_with = "nullable")]
     pub spec: CiliumNodeSpec<'a>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub status: CiliumNodeStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CiliumNodeMetadata<'a> {
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub owner_references: Vec<OwnerReference>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub annotations: CiliumNodeAnnotations,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnerReference {
+    #[serde(default)]
+    pub kind: String,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct CiliumNodeAnnotations {
+    #[serde(default, rename = "cilium.io/do-not-gc")]
+    pub do_not_gc: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct CiliumNodeStatus {
+    #[serde(default, deserialize_with = "nullable")]
+    pub ipam: CiliumNodeIpamStatus,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct CiliumNodeIpamStatus {
+    #[serde(default, deserialize_with = "nullable", rename = "operator-status")]
+    pub operator_status: OperatorStatus,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct OperatorStatus {
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -164,6 +207,22 @@ pub(super) struct CiliumNodeSpec<'a> {
 pub(super) struct CiliumNodeIpam<'a> {
     #[serde(borrow, default, deserialize_with = "nullable", rename = "podCIDRs")]
     pub pod_cidrs: Vec<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub pools: IpamPools,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct IpamPools {
+    #[serde(default, deserialize_with = "nullable")]
+    pub allocated: Vec<AllocatedPool>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AllocatedPool {
+    #[serde(default)]
+    pub pool: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub cidrs: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -189,6 +248,12 @@ pub(super) struct ConfigMapView {
 }
 
 #[derive(Debug, Deserialize)]
+pub(super) struct WrittenAt {
+    #[serde(default)]
+    pub time: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConfigMapMetadata {
     pub namespace: Option<String>,
@@ -196,9 +261,16 @@ pub(super) struct ConfigMapMetadata {
     pub uid: String,
     #[serde(default)]
     pub resource_version: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub managed_fields: Vec<WrittenAt>,
 }
 
 impl ConfigMapView {
+    /// When it was last written.
+    pub(super) fn written(&self) -> Option<String> {
+        self.metadata.managed_fields.iter().filter_map(|entry| entry.time.clone()).max()
+    }
+
     pub(super) fn namespace(&self) -> String {
         self.metadata.namespace.clone().unwrap_or_default()
     }

@@ -1,15 +1,19 @@
 //! What people and programs read: the plan, tables and diagnostics as text. Gives text, prints nothing, decides nothing.
 
 mod diagnostic;
+mod examination;
 mod human;
 mod human_lb;
+mod junit;
 mod manifest_diff;
 mod markdown;
 mod table;
 mod text;
 
 pub use diagnostic::{diagnostics, finding_documents};
+pub use examination::{ExaminationDocument, examination, sarif};
 pub use human::{Detail, human};
+pub use junit::junit;
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
 pub use text::{Paint, count, harmless_json, printable};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::check;
-use crate::cluster::{Cluster, ClusterError, observe};
+use crate::cluster::{Cluster, ClusterError, Extent, observe};
 use crate::desired::{Desired, Documents, lower};
 use crate::model::{Finding, Severity, Waiver};
 use crate::observed::Observed;
@@ -93,7 +93,7 @@ impl<'j> Job<'j> {
 /// # Errors
 /// A cluster that cannot be read.
 pub async fn observe_and_plan<C: Cluster>(cluster: &C, job: &Job<'_>) -> Result<(Observed, Plan), ClusterError> {
-    let observed = observe(cluster).await?;
+    let observed = observe(cluster, Extent::Plan).await?;
     let plan = job.plan(&observed);
     Ok((observed, plan))
 }

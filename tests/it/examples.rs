@@ -6,7 +6,9 @@ use super::support::{Folder, repository, run};
 
 fn examples() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(repository().join("examples")).unwrap();
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    // Those without pools are there for `doctor`, whose tests run them.
+    let mut folders: Vec<PathBuf> =
+        entries.map(|entry| entry.unwrap().path()).filter(|f| f.join("pools").is_dir()).collect();
     folders.sort();
     folders
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cilium_ipam::apply::{Event, Stop};
 use cilium_ipam::cluster::live::{Connection, LiveCluster};
-use cilium_ipam::cluster::observe;
+use cilium_ipam::cluster::{Extent, observe};
 use cilium_ipam::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle};
 use cilium_ipam::model::{ServiceName, Waiver};
 use cilium_ipam::observed::Observed;
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     fn observe(&self) -> Observed {
-        self.runtime.block_on(async { observe(&self.connect().await).await.unwrap() })
+        self.runtime.block_on(async { observe(&self.connect().await, Extent::Plan).await.unwrap() })
     }
 
     async fn connect(&self) -> LiveCluster {

@@ -6,6 +6,7 @@ mod claimed;
 mod classic;
 mod cluster_file;
 mod determinism;
+mod doctor;
 mod examples;
 mod hostile_server;
 mod hostile_text;

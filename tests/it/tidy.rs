@@ -12,6 +12,7 @@ const ROOMS: &[&[&str]] = &[
     &["desired", "observed", "alloc"],
     &["check"],
     &["plan"],
+    &["doctor"],
     &["render", "cluster"],
     &["apply", "source"],
     &["run"],

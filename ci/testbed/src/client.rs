@@ -1,10 +1,13 @@
 //! A small synchronous client of one HTTP server, mostly the API server: JSON in, JSON out.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use ureq::http::{Method, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -47,6 +50,22 @@ impl Client {
             .build()
             .new_agent();
         Ok(Self { agent, base: base.to_owned(), token: token.to_owned() })
+    }
+
+    /// The client of a kubeconfig file of this crate.
+    ///
+    /// # Errors
+    /// A file that is not one.
+    pub fn of_kubeconfig(path: &Path) -> Result<Self> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|why| Error::unreadable(&file, why))?;
+        let config: Value = serde_json::from_str(&text).map_err(|why| Error::unreadable(&file, why))?;
+        let field = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let authority = STANDARD
+            .decode(field("/clusters/0/cluster/certificate-authority-data"))
+            .map_err(|why| Error::unreadable(&file, why))?;
+        let authority = String::from_utf8_lossy(&authority);
+        Self::new(field("/clusters/0/cluster/server"), &authority, field("/users/0/user/token"))
     }
 
     /// Reads one object, or a list as it is.

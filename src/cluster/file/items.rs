@@ -46,6 +46,8 @@ pub(super) struct ItemLabels {
     #[serde(rename = "k8s-app")]
     app: Option<String>,
     component: Option<String>,
+    #[serde(rename = "io.cilium/app")]
+    cilium_app: Option<String>,
 }
 
 impl ItemMetadata {
@@ -64,6 +66,7 @@ impl ItemHead {
             namespace: &self.metadata.namespace,
             app: labels.and_then(|labels| labels.app.as_deref()),
             component: labels.and_then(|labels| labels.component.as_deref()),
+            cilium_app: labels.and_then(|labels| labels.cilium_app.as_deref()),
         })
     }
 

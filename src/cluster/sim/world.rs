@@ -282,6 +282,7 @@ fn key_of(object: &Value) -> Option<(ObservedKind, String)> {
         namespace: text("/metadata/namespace"),
         app: label("k8s-app"),
         component: label("component"),
+        cilium_app: label("io.cilium/app"),
     })?;
     Some((kind, text("/metadata/name").to_owned()))
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use cilium_ipam::apply::{Event, Outcome, Stop};
-use cilium_ipam::cluster::{ClusterError, FileCluster, Opening, observe, snapshot};
+use cilium_ipam::cluster::{ClusterError, Extent, FileCluster, Opening, observe, snapshot};
 use cilium_ipam::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
 use cilium_ipam::plan::{AddressPoolChange, Change, Plan, node_changes};
 use cilium_ipam::run::{Applied, Job, Sending, apply_until_settled};
@@ -47,7 +47,7 @@ fn text(path: &Path) -> String {
 fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let refused = |error: ClusterError| drop(error.to_string());
     let cluster = FileCluster::open(path, Opening::Write).map_err(refused).ok()?;
-    let observed = block_on(observe(&cluster)).map_err(refused).ok()?;
+    let observed = block_on(observe(&cluster, Extent::Examination)).map_err(refused).ok()?;
     let plan = Job::files(worlds::directory()).plan(&observed);
     Some((observed, plan, cluster))
 }

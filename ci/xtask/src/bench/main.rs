@@ -50,13 +50,19 @@ enum Verb {
     Alloc,
     /// `apply` with claims and without, on a real API server; 5,000 nodes.
     Claims,
-    /// `plan` of LoadBalancer pools on a real API server, against the raw paged LIST of the same objects; 1,000 Services, 100 pools.
+    /// `plan` of LoadBalancer pools on a real API server, against a process that only lists the same objects; 1,000 Services, 100 pools.
     Services,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
     #[command(hide = true)]
     Timed(timed::Arguments),
+    /// List every kind that the tool reads, page after page, and throw it away.
+    #[command(hide = true)]
+    RawList {
+        /// Of the testbed.
+        kubeconfig: PathBuf,
+    },
     /// Run our allocator in this process.
     #[command(hide = true)]
     Ours(ours::Arguments),
@@ -90,6 +96,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             claims::run(nodes.unwrap_or(claims::NODES))
         }
         Verb::Timed(arguments) => timed::run(arguments),
+        Verb::RawList { kubeconfig } => raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop),
         Verb::Ours(arguments) => ours::run(arguments),
     }
 }

@@ -1,0 +1,117 @@
+//! `doctor`: what is wrong with the cluster, what comes of it, and what to do.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::failure::Failure;
+use super::reading::{read, read_cluster};
+use super::{Common, Reached, output};
+use crate::cluster::Extent;
+use crate::desired::Desired;
+use crate::doctor::{conclusions, examine};
+use crate::model::{CiliumVersion, Finding, IpamMode, Severity};
+use crate::observed::{Evidence, Observed};
+use crate::render::{ExaminationDocument, examination, junit, sarif};
+
+/// Find what is wrong with the cluster: which address counts, who announces it, and what will break. Reads only.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The directory of pools, pins and policy; `pools` if it is there, and otherwise the cluster is examined alone.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Form of the report.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: ReportFormat,
+    /// Exit with 2 when something at least this bad is found.
+    #[arg(long, value_enum, default_value = "error")]
+    fail_on: FailOn,
+    /// The Cilium that runs, such as `1.15.19`, instead of what the cluster seems to say.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    cilium_version: Option<CiliumVersion>,
+    /// Its IPAM mode, instead of what the cluster seems to say.
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    ipam: Option<IpamMode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReportFormat {
+    Human,
+    Json,
+    Sarif,
+    Junit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    Error,
+    Warning,
+    Info,
+    Never,
+}
+
+fn version(text: &str) -> Result<CiliumVersion, String> {
+    text.parse().map_err(|()| "not a version, such as 1.15.19".to_owned())
+}
+
+fn mode(text: &str) -> Result<IpamMode, String> {
+    text.parse().map_err(|()| "not an IPAM mode of Cilium, such as kubernetes, cluster-pool or multi-pool".to_owned())
+}
+
+impl FailOn {
+    /// The least bad that counts.
+    fn severity(self) -> Option<Severity> {
+        match self {
+            FailOn::Error => Some(Severity::Error),
+            FailOn::Warning => Some(Severity::Warning),
+            FailOn::Info => Some(Severity::Info),
+            FailOn::Never => None,
+        }
+    }
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+    let usual = Path::new("pools");
+    let directory = arguments.directory.as_deref().or_else(|| usual.is_dir().then_some(usual));
+    let (loaded, mut observed) = match directory {
+        None => (None, read_cluster(common, Extent::Examination).await?),
+        Some(directory) => {
+            let (loaded, observed) = read(directory, common, Extent::Examination).await?;
+            let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
+            (Some(loaded), observed)
+        }
+    };
+    arguments.override_conclusions(&mut observed);
+    let desired: Option<&Desired> = loaded.as_ref().map(|loaded| &loaded.desired);
+    let mut findings = examine(desired, &observed);
+    findings.extend(loaded.iter().flat_map(|loaded| loaded.findings.iter().cloned()));
+    findings.sort();
+    findings.dedup();
+    arguments.report(&observed, &findings)?;
+    let fails = |finding: &Finding| arguments.fail_on.severity().is_some_and(|least| finding.severity <= least);
+    Ok(if findings.iter().any(fails) { Reached::Findings } else { Reached::Done })
+}
+
+impl Arguments {
+    fn override_conclusions(&self, observed: &mut Observed) {
+        if let Some(version) = self.cilium_version {
+            observed.cilium.version = Some((version, Evidence::Flag));
+        }
+        if let Some(mode) = self.ipam {
+            observed.cilium.settings.get_or_insert_default().insert("ipam".to_owned(), mode.to_string());
+        }
+    }
+
+    fn report(&self, observed: &Observed, findings: &[Finding]) -> Result<(), Failure> {
+        let conclusions = conclusions(observed);
+        match self.output {
+            ReportFormat::Human => output::data(&examination(&conclusions, findings))?,
+            ReportFormat::Json => output::json(&ExaminationDocument::new(&conclusions, findings))?,
+            ReportFormat::Sarif => output::json(&sarif(findings))?,
+            ReportFormat::Junit => {
+                output::data(&junit(findings, self.fail_on.severity()).map_err(Failure::Failed)?)?;
+            }
+        }
+        Ok(())
+    }
+}

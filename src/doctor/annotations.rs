@@ -1,0 +1,85 @@
+//! Pod-CIDR annotations that hide one another, that nobody reads, and fields that are no CIDR.
+
+use super::finding;
+use crate::model::{Finding, IpamMode, ObjectRef, Severity};
+use crate::net::Family;
+use crate::observed::{AnnotationKeys, AnnotationReads, FamilyUse, HoldingField, ModeSeen, Node, Observed};
+
+pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
+    let reads = observed.cilium.annotation_reads();
+    let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    let mut findings = Vec::new();
+    for node in observed.nodes.values() {
+        findings.extend(unreadable(node));
+        if is_kubernetes {
+            for family in Family::BOTH {
+                findings.extend(hidden(node, family, reads));
+                findings.extend(outweighed(node, family));
+                findings.extend(not_read(observed, node, family, reads));
+            }
+        } else if let Some((block, field)) = Family::BOTH.into_iter().find_map(|family| node.annotated(family)) {
+            let message =
+                format!("node `{}` carries {block} in an annotation that this IPAM mode does not read", node.name);
+            let finding = finding(Severity::Info, "annotation-not-used", message).about(ObjectRef::node(&node.name));
+            let finding = finding.seen([format!("{field}: {block}")]).causes("nothing; it misleads whoever reads it");
+            findings.push(finding.help("remove the annotation"));
+        }
+    }
+    findings
+}
+
+fn unreadable(node: &Node) -> Option<Finding> {
+    let text = node.unreadable_spec.as_deref().or(node.unreadable_annotation.as_deref())?;
+    let message = format!("node `{}` shows a block that cannot be read ({text})", node.name);
+    let finding = finding(Severity::Error, "unreadable-block", message).about(ObjectRef::node(&node.name));
+    let finding = finding.seen([text.to_owned()]).causes("its agent does not take it, and waits when it starts again");
+    Some(finding.help("mend the field by hand"))
+}
+
+/// The newer key, which an agent writes itself, hides the older one (`pkg/annotation/k8s.go` Get).
+fn hidden(node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding> {
+    let (newer, older) = (node.annotation.get(family)?, node.old_annotation.get(family)?);
+    (newer != older && reads == AnnotationReads::Yes(AnnotationKeys::Both)).then_some(())?;
+    let message = format!(
+        "on node `{}` the annotation with the older key, {older}, is hidden by the newer one, {newer}",
+        node.name
+    );
+    let evidence =
+        [format!("{}: {newer}", HoldingField::Annotation), format!("{}: {older}", HoldingField::OldAnnotation)];
+    let finding =
+        finding(Severity::Warning, "annotation-hidden", message).about(ObjectRef::node(&node.name)).seen(evidence);
+    Some(
+        finding
+            .causes("an edit of the older key has no effect")
+            .help("write both keys alike, as `cilium-ipam apply` does"),
+    )
+}
+
+/// `spec.podCIDRs` always wins (`pkg/k8s/node.go` ParseNode).
+fn outweighed(node: &Node, family: Family) -> Option<Finding> {
+    let (spec, (annotated, field)) = (node.spec.get(family)?, node.annotated(family)?);
+    (*spec != annotated).then_some(())?;
+    let message =
+        format!("on node `{}` the annotation, {annotated}, is not read, because spec.podCIDRs has {spec}", node.name);
+    let evidence = [format!("spec.podCIDRs: {spec}"), format!("{field}: {annotated}")];
+    let finding =
+        finding(Severity::Warning, "annotation-outweighed", message).about(ObjectRef::node(&node.name)).seen(evidence);
+    Some(
+        finding
+            .causes(format!("the node stays in {spec}"))
+            .help("remove the annotation, or re-create the Node without spec.podCIDRs"),
+    )
+}
+
+fn not_read(observed: &Observed, node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding> {
+    let (block, field) = node.annotated(family).filter(|_| node.spec.get(family).is_none())?;
+    let is_open = observed.setting(&node.labels, "annotate-k8s-node").is_some_and(|setting| setting.value == "true");
+    (reads == AnnotationReads::GateClosed && !is_open).then_some(())?;
+    let waits = observed.cilium.use_of(family) == FamilyUse::Required;
+    let severity = if waits { Severity::Error } else { Severity::Warning };
+    let message = format!("node `{}` has {block} in an annotation only, and this Cilium does not read it", node.name);
+    let evidence = [format!("{field}: {block}"), "annotate-k8s-node is not \"true\"".to_owned()];
+    let finding = finding(severity, "annotation-not-read", message).about(ObjectRef::node(&node.name)).seen(evidence);
+    let finding = finding.causes("its agent waits for a block when it starts, without an end");
+    Some(finding.help("set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or write spec.podCIDRs with `cilium-ipam apply`"))
+}

@@ -1,0 +1,149 @@
+//! The same addresses on two nodes, and nodes that move when their agent restarts.
+
+use std::collections::BTreeSet;
+
+use super::finding;
+use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
+use crate::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
+use crate::observed::{ModeSeen, Node, Observed, SettingSource};
+
+/// Two nodes whose Pods live in the same addresses.
+pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
+    let names: BTreeSet<&NodeName> = observed.nodes.keys().chain(observed.cilium_nodes.keys()).collect();
+    let mut homes: Vec<(&NodeName, Block)> = Vec::new();
+    for name in names {
+        homes.extend(observed.lives_in(name).into_iter().map(|block| (name, block)));
+    }
+    let ranges: Vec<(Range, usize)> =
+        homes.iter().enumerate().map(|(place, (_, block))| (block.range(), place)).collect();
+    let pairs = overlapping_pairs(ranges).into_iter().map(|(a, b)| (homes[a], homes[b]));
+    let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.0 != b.0).collect();
+    pairs.sort();
+    let finding = |((first, one), (second, other)): ((&NodeName, Block), (&NodeName, Block))| {
+        let message =
+            format!("the Pods of nodes `{first}` and `{second}` live in the same addresses: {one} and {other}");
+        let evidence = [(first, one), (second, other)].map(|(name, block)| format!("node `{name}`: {block}"));
+        let finding =
+            finding(Severity::Error, "block-held-twice", message).about(ObjectRef::node(second)).seen(evidence);
+        finding
+            .causes("packets to these Pods reach one of the two nodes, whichever the sender thinks of")
+            .help("drain one of them and give it another block")
+    };
+    pairs.into_iter().map(finding).collect()
+}
+
+/// Which block an agent would take, and who says so.
+fn at_next_start(observed: &Observed, node: &Node, family: Family) -> Option<(Block, String)> {
+    let read = observed.holds(node).get(family).copied()?;
+    let block = observed.read_from_node(node).into_iter().find(|block| block.family() == family)?;
+    let key = match family {
+        Family::Ipv4 => "ipv4-range",
+        Family::Ipv6 => "ipv6-range",
+    };
+    // It stands in for nothing: the agent waits for a block of its Node first, and overrides it then.
+    let overriding = observed.setting(&node.labels, key).filter(|setting| setting.value != "auto");
+    match overriding.and_then(|setting| Some((Block::lenient(setting.value).ok()?, setting.source))) {
+        Some((block, source)) => Some((block, named_source(key, source))),
+        None => Some((block, read.field.to_string())),
+    }
+}
+
+fn named_source(key: &str, source: SettingSource<'_>) -> String {
+    format!("{key} of {source}")
+}
+
+/// In ipam `kubernetes`: nodes whose agent would take another block than it runs with, and those that an override explains.
+pub(super) fn changes_at_restart(observed: &Observed) -> Vec<Finding> {
+    if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
+        return Vec::new();
+    }
+    let homes = observed
+        .cilium_nodes
+        .keys()
+        .flat_map(|name| observed.lives_in(name).into_iter().map(move |block| (block.range(), name)));
+    let homes = RangeIndex::new(homes);
+    let mut findings = Vec::new();
+    for node in observed.nodes.values() {
+        for family in Family::BOTH {
+            let lived = observed.cilium_node_shows(&node.name, family).map(|(block, _)| block);
+            let (Some(lived), Some((next, source))) = (lived, at_next_start(observed, node, family)) else { continue };
+            if lived != next {
+                findings.push(moves(node, lived, next, &source, &homes));
+            } else if let Some(spec) = node.spec.get(family).filter(|spec| **spec != lived) {
+                findings.push(overridden(node, *spec, lived, &source));
+            }
+        }
+    }
+    findings
+}
+
+fn moves(node: &Node, lived: Block, next: Block, source: &str, homes: &RangeIndex<&NodeName>) -> Finding {
+    let name = &node.name;
+    let others: BTreeSet<&NodeName> =
+        homes.overlapping(&next.range()).map(|(_, other)| *other).filter(|other| *other != name).collect();
+    let others: Vec<&NodeName> = others.into_iter().collect();
+    let evidence =
+        [format!("CiliumNode `{name}` spec.ipam.podCIDRs: {lived}"), format!("Node `{name}` {source}: {next}")];
+    let message = format!("the Pods of node `{name}` live in {lived}, but its agent takes {next} when it starts again");
+    let lost = format!("after a restart of the agent every Pod of `{name}` must be made anew");
+    let help =
+        "re-create the Node object with the block that its Pods live in, or drain the node and restart its agent";
+    let (severity, consequence) = match others.is_empty() {
+        true => (Severity::Warning, lost),
+        false => (
+            Severity::Error,
+            format!("{lost}, and {next} is then held twice: the Pods of {} live there", super::named(&others)),
+        ),
+    };
+    finding(severity, "block-changes-at-restart", message)
+        .about(ObjectRef::node(name))
+        .seen(evidence)
+        .causes(consequence)
+        .help(help)
+}
+
+/// Node and CiliumNode differ for good, as `ipv4-range` does it.
+fn overridden(node: &Node, spec: Block, lived: Block, source: &str) -> Finding {
+    let name = &node.name;
+    let message =
+        format!("node `{name}` shows {spec} in spec.podCIDRs, but its Pods live in {lived}, because of {source}");
+    let evidence =
+        [format!("Node `{name}` spec.podCIDRs: {spec}"), format!("CiliumNode `{name}` spec.ipam.podCIDRs: {lived}")];
+    let finding = finding(Severity::Info, "block-overridden", message).about(ObjectRef::node(name)).seen(evidence);
+    finding
+        .causes(
+            "Cilium uses the CiliumNode; whatever else reads Node.spec, such as a cloud's route controller, is misled",
+        )
+        .help("this stays until the Node object is made anew with that block")
+}
+
+/// In modes that do not read it: Nodes whose `spec.podCIDRs` is another block than that of their Pods.
+pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
+    if !matches!(observed.cilium.mode(), ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool)) {
+        return Vec::new();
+    }
+    // What is announced all the same has a finding of its own.
+    let differs = |node: &&Node| {
+        let lives = observed.lives_in(&node.name);
+        let is_announced =
+            observed.announces(node).is_some_and(|what| what.blocks.iter().any(|block| !lives.contains(block)));
+        !lives.is_empty() && !is_announced && node.spec.iter().any(|block| !lives.contains(block))
+    };
+    let nodes: Vec<&Node> = observed.nodes.values().filter(differs).collect();
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+    let message = format!("spec.podCIDRs of {} is not the block that the Pods live in", super::named(&names));
+    let line = |node: &&Node| {
+        let lives = observed.lives_in(&node.name);
+        format!("`{}`: Node {}, CiliumNode {}", node.name, super::spaced(node.spec.iter()), super::spaced(lives))
+    };
+    let finding =
+        finding(Severity::Info, "node-spec-not-used", message).seen(nodes.iter().take(super::NAMED).map(line));
+    vec![
+        finding
+            .causes("harmless to this Cilium, which does not read it; a cloud's route controller or kube-router would")
+            .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes stay without"),
+    ]
+}

@@ -1,0 +1,65 @@
+//! Pools that are nearly full, and pools whose free blocks lie scattered.
+
+use super::finding;
+use crate::desired::Desired;
+use crate::model::{Finding, IpamMode, ObjectRef, Severity};
+use crate::net::{Block, Family};
+use crate::observed::{ModeSeen, Observed};
+use crate::plan::{PoolUse, pool_use};
+
+/// From so many percent on a pool is nearly full.
+const NEARLY: u128 = 90;
+
+pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let uses = pool_use(desired, observed);
+    uses.iter().filter(|pool_use| pool_use.nodes > 0).filter_map(exhaustion).collect()
+}
+
+fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
+    let PoolUse { pool, family, total, used, reserved, free, .. } = pool_use;
+    let usable = total.checked_sub(*reserved).filter(|usable| *usable > 0)?;
+    let percent = used.saturating_mul(100) / usable;
+    (percent >= NEARLY).then_some(())?;
+    let message = match free {
+        0 => format!("pool `{}` has no free {family} block", pool.name),
+        _ => format!("pool `{}` has {free} of {usable} {family} blocks left", pool.name),
+    };
+    let finding = finding(Severity::Warning, "pool-nearly-exhausted", message).about(ObjectRef::pool(&pool.name));
+    let finding = finding
+        .at(&pool.origin, format!("{percent} % used"))
+        .seen([format!("{used} used, {reserved} reserved, {free} free of {total}")]);
+    Some(finding.causes("nodes that join get no block of it").help("add a further range to `cidrs`, or a further pool"))
+}
+
+/// Cilium's own cluster pool.
+pub(super) fn of_cluster_pool(observed: &Observed) -> Vec<Finding> {
+    if observed.cilium.mode() != ModeSeen::Known(IpamMode::ClusterPool) {
+        return Vec::new();
+    }
+    Family::BOTH.into_iter().filter_map(|family| of_cluster_pool_family(observed, family)).collect()
+}
+
+fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding> {
+    let (ranges, size) = match family {
+        Family::Ipv4 => ("cluster-pool-ipv4-cidr", "cluster-pool-ipv4-mask-size"),
+        Family::Ipv6 => ("cluster-pool-ipv6-cidr", "cluster-pool-ipv6-mask-size"),
+    };
+    let ranges = observed.cilium.cluster_pool(ranges)?;
+    let size: u8 = observed.common_setting(size)?.value.parse().ok()?;
+    let blocks = |range: &Block| 1u128.checked_shl(u32::from(size.checked_sub(range.prefix_len())?));
+    let total: u128 = ranges.iter().filter_map(blocks).sum();
+    let is_inside = |block: &&Block| ranges.iter().any(|range| range.contains(**block));
+    let used = observed.cilium_nodes.values().flat_map(|node| &node.pod_cidrs).filter(is_inside).count() as u128;
+    (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;
+    let message = format!("Cilium's cluster pool has {} of {total} {family} blocks left", total.saturating_sub(used));
+    let finding = finding(Severity::Warning, "cluster-pool-nearly-exhausted", message);
+    let finding = finding.seen([
+        format!("cilium-config: {} in blocks of /{size}", super::spaced(&ranges)),
+        format!("{used} nodes hold one"),
+    ]);
+    Some(
+        finding
+            .causes("nodes that join get none, and their agents wait")
+            .help("append a further range to the operator's cluster pool; never change those that are there"),
+    )
+}

@@ -1,0 +1,153 @@
+//! Where a node's Pods live, and which blocks it announces by BGP.
+//!
+//! Which field the announced block comes from depends on the implementation (`pkg/bgp/speaker` @ 1.11 and 1.12, `pkg/bgpv1` @ 1.12 to
+//! 1.18, `pkg/bgp` @ 1.19): the first speaker took it from the Node whatever the IPAM mode, later ones from where the agent takes it.
+
+use std::fmt;
+
+use super::{HoldingField, ModeSeen, Node, Observed, PodCidrs, Reading};
+use crate::model::{IpamMode, NodeName};
+use crate::net::{Block, Family};
+
+/// Which part of Cilium speaks BGP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Speaker {
+    /// The MetalLB speaker inside the agent, 1.11 to 1.16.
+    MetalLb,
+    /// The BGP control plane with `CiliumBGPPeeringPolicy`, 1.12 to 1.18.
+    PeeringPolicy,
+    /// The BGP control plane with `CiliumBGPClusterConfig`, 1.16 and later.
+    ClusterConfig,
+}
+
+impl fmt::Display for Speaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Speaker::MetalLb => "the BGP speaker of MetalLB (bgp-announce-pod-cidr)",
+            Speaker::PeeringPolicy => "the BGP control plane (CiliumBGPPeeringPolicy)",
+            Speaker::ClusterConfig => "the BGP control plane (CiliumBGPClusterConfig)",
+        })
+    }
+}
+
+/// What a node announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// By which part.
+    pub speaker: Speaker,
+    /// The field that it takes them from.
+    pub field: HoldingField,
+    /// The blocks.
+    pub blocks: Vec<Block>,
+}
+
+impl Observed {
+    /// The speaker, where one is switched on and has anything to do.
+    pub fn speaker(&self) -> Option<Speaker> {
+        let is_on = |key| self.common_setting(key).is_some_and(|setting| super::cilium::is_true(setting.value));
+        let version = self.cilium.version.map(|(version, _)| version);
+        let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
+        if is_on("bgp-announce-pod-cidr") && !is_at_least(17) {
+            return Some(Speaker::MetalLb);
+        }
+        if !is_on("enable-bgp-control-plane") {
+            return None;
+        }
+        let (old, new) = (!self.announcing.policies.is_empty(), !self.announcing.cluster_configs.is_empty());
+        match (old && !is_at_least(19), new && (version.is_none() || is_at_least(16))) {
+            // A policy that selects a node wins over the newer objects there (`pkg/bgpv1/agent` @ 1.16).
+            (true, _) => Some(Speaker::PeeringPolicy),
+            (false, true) => Some(Speaker::ClusterConfig),
+            (false, false) => None,
+        }
+    }
+
+    /// The blocks that a node announces; `None` where it announces none.
+    pub fn announces(&self, node: &Node) -> Option<Announced> {
+        let speaker = self.speaker()?;
+        let field = match speaker {
+            Speaker::MetalLb => self.field_of_metal_lb()?,
+            Speaker::PeeringPolicy => {
+                let mut policies = self.announcing.policies.iter().filter(|policy| policy.nodes.matches(&node.labels));
+                let policy = policies.next()?;
+                // Two that select one node are an error, and nothing is announced.
+                (policies.next().is_none() && policy.pod_cidrs == PodCidrs::Announced).then_some(())?;
+                self.field_of_policies()?
+            }
+            Speaker::ClusterConfig => {
+                self.advertisements_of(node).any(|entry| entry.pod_cidrs == PodCidrs::Announced).then_some(())?;
+                self.is_host_scoped().then_some(HoldingField::CiliumNode)?
+            }
+        };
+        let blocks = match field {
+            HoldingField::CiliumNode => {
+                self.cilium_nodes.get(&node.name).map(|node| node.pod_cidrs.clone()).unwrap_or_default()
+            }
+            _ => node.spec.iter().copied().collect(),
+        };
+        Some(Announced { speaker, field, blocks })
+    }
+
+    /// What the peers of a node get, by `CiliumBGPClusterConfig`.
+    pub fn advertisements_of<'o>(&'o self, node: &'o Node) -> impl Iterator<Item = &'o super::Advertisement> {
+        let configs = self.announcing.cluster_configs.iter().filter(|config| config.nodes.matches(&node.labels));
+        let peers = configs.flat_map(|config| &config.peer_configs);
+        let chosen = peers.filter_map(|name| self.announcing.peer_configs.get(name)).flatten();
+        chosen.flat_map(|selector| {
+            self.announcing.advertisements.iter().filter(|advertisement| selector.matches(&advertisement.labels))
+        })
+    }
+
+    fn field_of_metal_lb(&self) -> Option<HoldingField> {
+        let is_first = self.cilium.version.is_some_and(|(version, _)| !version.is_at_least(12, 0));
+        match self.cilium.mode() {
+            _ if is_first => Some(HoldingField::NodeSpec),
+            ModeSeen::Known(IpamMode::Kubernetes) => Some(HoldingField::NodeSpec),
+            ModeSeen::Known(IpamMode::ClusterPool) => Some(HoldingField::CiliumNode),
+            _ => None,
+        }
+    }
+
+    fn field_of_policies(&self) -> Option<HoldingField> {
+        let reads_cilium_node = self.cilium.version.is_none_or(|(version, _)| version.is_at_least(15, 0));
+        match self.cilium.mode() {
+            ModeSeen::Known(IpamMode::Kubernetes) if !reads_cilium_node => Some(HoldingField::NodeSpec),
+            ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) => Some(HoldingField::CiliumNode),
+            _ => None,
+        }
+    }
+
+    /// The blocks that an agent which starts on a node now would take from the Node: none but in ipam `kubernetes`.
+    pub fn read_from_node(&self, node: &Node) -> Vec<Block> {
+        if self.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
+            return Vec::new();
+        }
+        self.holds(node).iter().filter(|held| held.reading == Reading::Read).map(|held| held.block).collect()
+    }
+
+    /// Whether each node has one block of each family, which its agent gives Pods addresses of.
+    pub fn is_host_scoped(&self) -> bool {
+        matches!(self.cilium.mode(), ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool))
+    }
+
+    /// The blocks that Pods of a node have addresses of: what its agent published, or, where there is no CiliumNode, what it would take
+    /// from the Node. In multi-pool, all that is allocated to it.
+    pub fn lives_in(&self, name: &NodeName) -> Vec<Block> {
+        let cilium_node = self.cilium_nodes.get(name);
+        match self.cilium.mode() {
+            ModeSeen::Known(IpamMode::MultiPool) => cilium_node
+                .into_iter()
+                .flat_map(|node| &node.allocated)
+                .flat_map(|(_, blocks)| blocks.clone())
+                .collect(),
+            ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) => {
+                let published = |family| self.cilium_node_shows(name, family).map(|(block, _)| block);
+                match self.nodes.get(name).filter(|_| cilium_node.is_none()) {
+                    Some(node) => self.read_from_node(node),
+                    None => Family::BOTH.into_iter().filter_map(published).collect(),
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What an examination found: as text, JSON and SARIF.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::table;
+use super::text::{Paint, count, printable};
+use crate::doctor::Conclusion;
+use crate::model::{Finding, Origin, Severity};
+
+/// Version of the JSON: fields may be added within 1.
+const FORMAT_VERSION: &str = "1.0";
+
+/// An examination as JSON.
+#[derive(Debug, Serialize)]
+pub struct ExaminationDocument {
+    format_version: &'static str,
+    cluster: Vec<ConclusionDocument>,
+    summary: Summary,
+    findings: Vec<ExaminationFinding>,
+}
+
+#[derive(Debug, Serialize)]
+struct ConclusionDocument {
+    about: &'static str,
+    value: String,
+    evidence: String,
+    certainty: &'static str,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    error: usize,
+    warning: usize,
+    info: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ExaminationFinding {
+    rule: &'static str,
+    severity: &'static str,
+    /// `Kind/name`, where it is about one object.
+    subject: Option<String>,
+    message: String,
+    /// What was seen that shows it.
+    evidence: Vec<String>,
+    /// What comes of it.
+    consequence: String,
+    /// The way out.
+    fix: String,
+    /// `file:line` of the directory, where it is about a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+}
+
+impl ExaminationDocument {
+    /// The document of these conclusions and findings.
+    pub fn new(conclusions: &[Conclusion], findings: &[Finding]) -> ExaminationDocument {
+        let mut summary = Summary::default();
+        for finding in findings {
+            match finding.severity {
+                Severity::Error => summary.error += 1,
+                Severity::Warning => summary.warning += 1,
+                Severity::Info => summary.info += 1,
+            }
+        }
+        let conclusion = |conclusion: &Conclusion| ConclusionDocument {
+            about: conclusion.about,
+            value: conclusion.value.clone(),
+            evidence: conclusion.evidence.clone(),
+            certainty: conclusion.certainty.as_str(),
+        };
+        let finding = |finding: &Finding| ExaminationFinding {
+            rule: finding.rule.0,
+            severity: finding.severity.as_str(),
+            subject: finding.subject.as_ref().map(ToString::to_string),
+            message: finding.message.clone(),
+            evidence: finding.evidence.clone(),
+            consequence: finding.consequence.clone(),
+            fix: finding.help.clone(),
+            origin: finding.origin.as_ref().map(Origin::to_string),
+        };
+        ExaminationDocument {
+            format_version: FORMAT_VERSION,
+            cluster: conclusions.iter().map(conclusion).collect(),
+            summary,
+            findings: findings.iter().map(finding).collect(),
+        }
+    }
+}
+
+/// An examination as text: what Cilium this is, then each finding with what shows it, what comes of it, and the way out.
+pub fn examination(conclusions: &[Conclusion], findings: &[Finding]) -> String {
+    let row = |conclusion: &Conclusion| {
+        let Conclusion { about, value, evidence, certainty } = conclusion;
+        [(*about).to_owned(), value.clone(), certainty.as_str().to_owned(), evidence.clone()]
+            .map(|cell| printable(&cell).into_owned())
+    };
+    let rows: Vec<[String; 4]> = conclusions.iter().map(row).collect();
+    let mut text = table(["CILIUM", "VALUE", "CERTAINTY", "EVIDENCE"], &rows);
+    findings.iter().for_each(|finding| text.push_str(&finding_text(finding)));
+    let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings, infos) = (of(Severity::Error), of(Severity::Warning), of(Severity::Info));
+    let summary = match findings.len() {
+        0 => "Nothing found.".to_owned(),
+        _ => format!("{}, {}, {}.", count(errors, "error"), count(warnings, "warning"), count(infos, "info")),
+    };
+    text.push_str(&format!("\n{}\n", Paint::Bold.on(&summary)));
+    text
+}
+
+fn finding_text(finding: &Finding) -> String {
+    let paint = match finding.severity {
+        Severity::Error => Paint::Red,
+        Severity::Warning => Paint::Yellow,
+        Severity::Info => Paint::Dim,
+    };
+    let head = paint.on(&format!("{}[{}]", finding.severity, finding.rule));
+    let place = finding.origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
+    let mut text = format!("\n{head} {}{}\n", printable(&finding.message), printable(&place));
+    let lines = finding.evidence.iter().map(|line| ("seen", line));
+    let more = [("causes", &finding.consequence), ("fix", &finding.help)];
+    for (word, line) in lines.chain(more).filter(|(_, line)| !line.is_empty()) {
+        text.push_str(&format!("  {word:<6} {}\n", printable(line)));
+    }
+    text
+}
+
+/// An examination as SARIF 2.1.0, for code scanning.
+pub fn sarif(findings: &[Finding]) -> Value {
+    let mut rules: Vec<&str> = findings.iter().map(|finding| finding.rule.0).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "cilium-ipam",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules.iter().map(|rule| json!({"id": rule})).collect::<Vec<_>>(),
+            }},
+            "results": findings.iter().map(sarif_result).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn sarif_result(finding: &Finding) -> Value {
+    let level = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    };
+    let logical = finding.subject.as_ref().map(|subject| json!({"fullyQualifiedName": subject.to_string()}));
+    let physical = finding.origin.as_ref().map(|origin| {
+        json!({"artifactLocation": {"uri": &*origin.file}, "region": {"startLine": origin.line, "startColumn": origin.column}})
+    });
+    let mut location = serde_json::Map::new();
+    location.extend(physical.map(|place| ("physicalLocation".to_owned(), place)));
+    location.extend(logical.map(|place| ("logicalLocations".to_owned(), json!([place]))));
+    let locations: Vec<Value> = if location.is_empty() { Vec::new() } else { vec![location.into()] };
+    json!({
+        "ruleId": finding.rule.0,
+        "level": level,
+        "message": {"text": sentences(finding)},
+        "locations": locations,
+    })
+}
+
+/// Message, evidence, consequence and fix in one text.
+pub(super) fn sentences(finding: &Finding) -> String {
+    let mut text = finding.message.clone();
+    for (word, line) in finding
+        .evidence
+        .iter()
+        .map(|line| ("seen", line))
+        .chain([("causes", &finding.consequence), ("fix", &finding.help)])
+    {
+        if !line.is_empty() {
+            text.push_str(&format!("\n{word}: {line}"));
+        }
+    }
+    text
+}

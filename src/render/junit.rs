@@ -1,0 +1,35 @@
+//! Findings as JUnit XML: a failed test case for each, so that a CI shows them without knowing this program.
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::examination::sentences;
+use crate::model::{Finding, Severity};
+
+/// The report as XML text. What is below `fails` is a passed case with its text as output.
+///
+/// # Errors
+/// Text that XML cannot hold.
+pub fn junit(findings: &[Finding], fails: Option<Severity>) -> Result<String, String> {
+    let mut suite = TestSuite::new("doctor");
+    for finding in findings {
+        let is_failure = fails.is_some_and(|fails| finding.severity <= fails);
+        let status =
+            if is_failure { TestCaseStatus::non_success(NonSuccessKind::Failure) } else { TestCaseStatus::success() };
+        let subject = finding.subject.as_ref().map_or_else(|| "cluster".to_owned(), ToString::to_string);
+        let mut case = TestCase::new(format!("{} {subject}", finding.rule), status);
+        case.set_classname(finding.severity.as_str());
+        if is_failure {
+            case.status.set_message(finding.message.clone());
+            case.status.set_description(sentences(finding));
+        } else {
+            case.set_system_out(sentences(finding));
+        }
+        suite.add_test_case(case);
+    }
+    if findings.is_empty() {
+        suite.add_test_case(TestCase::new("nothing found", TestCaseStatus::success()));
+    }
+    let mut report = Report::new("cilium-ipam");
+    report.add_test_suite(suite);
+    report.to_string().map_err(|error| error.to_string())
+}

@@ -1,0 +1,488 @@
+//! `doctor`: the incident that it is there for, and for each rule a healthy cluster in which one thing is broken, on a file and on
+//! the real server.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use testbed::{ControlPlane, Options, Program, build, install_crds};
+
+use super::support::{Folder, pool, repository};
+
+/// Rules of the findings, without those that are expected of every cluster of the kind.
+fn rules(report: &Value) -> BTreeSet<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|finding| finding["rule"].as_str().unwrap().to_owned()).collect()
+}
+
+fn incident(arguments: &[&str]) -> Value {
+    let file = repository().join("examples/wrong-block/cluster.yaml");
+    let folder = Folder::new(&[]);
+    let words =
+        [&["doctor", "-o", "json", "--fail-on", "never", "--cluster", file.to_str().unwrap()], arguments].concat();
+    folder.run(&words).expect(0).json()
+}
+
+/// Messages and consequences of the findings of a rule.
+fn told(report: &Value, rule: &str) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
+    findings.map(|finding| (text(&finding["message"]), text(&finding["consequence"]))).collect()
+}
+
+/// Who announces whose block.
+const INCIDENT: [(&str, &str, &str); 4] = [
+    ("master1", "10.5.112.0/24", "node01"),
+    ("master2", "10.5.114.0/24", "master3"),
+    ("master3", "10.5.113.0/24", "master1"),
+    ("node01", "10.5.115.0/24", "master2"),
+];
+
+#[test]
+fn the_incident_names_whose_pods_are_lost_with_which_node() {
+    let report = incident(&[]);
+    let told = told(&report, "announces-block-of-another");
+    assert_eq!(told.len(), 4);
+    for ((announcer, block, victim), (message, consequence)) in INCIDENT.iter().zip(&told) {
+        assert_eq!(
+            *message,
+            format!("node `{announcer}` announces {block}, in which the Pods of node `{victim}` live")
+        );
+        let lost = format!("when `{announcer}` goes down, the Pods of node `{victim}` are lost");
+        assert!(consequence.contains(&lost), "{consequence}");
+    }
+    assert_eq!(report["summary"], json!({"error": 4, "warning": 0, "info": 0}));
+    let folder = Folder::new(&[]);
+    let file = repository().join("examples/wrong-block/cluster.yaml");
+    let human = folder.run(&["doctor", "--cluster", file.to_str().unwrap()]).expect(2);
+    insta::assert_snapshot!(human.stdout);
+    let sarif = folder.run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "sarif"]).expect(2).json();
+    assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().len(), 4);
+    let junit = folder.run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "junit"]).expect(2).stdout;
+    assert!(junit.contains("failures=\"4\""), "{junit}");
+}
+
+#[test]
+fn the_same_table_under_other_ciliums() {
+    // From 1.12 on the speaker takes the CiliumNode's block in cluster-pool: what differs is harmless.
+    let later = incident(&["--cilium-version", "1.12.19"]);
+    assert_eq!(rules(&later), ["node-spec-not-used".to_owned()].into());
+    assert_eq!(later["summary"], json!({"error": 0, "warning": 0, "info": 1}));
+    // In ipam kubernetes it takes the Node's, and the agents go back to it when they start again.
+    let kubernetes = incident(&["--ipam", "kubernetes"]);
+    assert_eq!(
+        rules(&kubernetes),
+        ["announces-block-of-another", "block-changes-at-restart"].map(str::to_owned).into()
+    );
+    // 1.19 has no such speaker: nothing is announced, and the restart is what is left.
+    let newest = incident(&["--ipam", "kubernetes", "--cilium-version", "1.19.3"]);
+    assert_eq!(rules(&newest), ["block-changes-at-restart".to_owned()].into());
+    for ((node, block, victim), (message, consequence)) in
+        INCIDENT.iter().zip(told(&newest, "block-changes-at-restart"))
+    {
+        assert!(
+            message.starts_with(&format!("the Pods of node `{node}` live in ")) && message.contains(block),
+            "{message}"
+        );
+        assert!(
+            consequence.ends_with(&format!("{block} is then held twice: the Pods of node `{victim}` live there")),
+            "{consequence}"
+        );
+    }
+}
+
+/// Which healthy cluster is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// 1.19.3 in ipam kubernetes, with the BGP control plane.
+    Kubernetes,
+    /// 1.15.19 in ipam kubernetes, with the speaker of MetalLB.
+    MetalLb,
+    /// 1.19.3 in cluster-pool.
+    ClusterPool,
+}
+
+fn workload(kind: &str, name: &str, labels: Value, container: Value) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": "kube-system", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}})
+}
+
+fn healthy(base: Base) -> Vec<Value> {
+    let (version, ipam) = match base {
+        Base::Kubernetes => ("1.19.3", "kubernetes"),
+        Base::MetalLb => ("1.15.19", "kubernetes"),
+        Base::ClusterPool => ("1.19.3", "cluster-pool"),
+    };
+    let mut config = json!({"ipam": ipam, "enable-ipv4": "true", "enable-ipv6": "false", "routing-mode": "native",
+        "ipv4-native-routing-cidr": "10.0.0.0/8"});
+    match base {
+        Base::Kubernetes => config["enable-bgp-control-plane"] = "true".into(),
+        Base::MetalLb => config["bgp-announce-pod-cidr"] = "true".into(),
+        Base::ClusterPool => {
+            config["cluster-pool-ipv4-cidr"] = "10.20.0.0/21".into();
+            config["cluster-pool-ipv4-mask-size"] = "24".into();
+        }
+    }
+    let agent = json!({"name": "cilium-agent", "image": format!("quay.io/cilium/cilium:v{version}")});
+    let operator = json!({"name": "cilium-operator", "image": format!("quay.io/cilium/operator-generic:v{version}")});
+    let manager = json!({"name": "kube-controller-manager", "image": "kube-controller-manager:v1.36.3",
+        "command": ["kube-controller-manager", "--allocate-node-cidrs=false"]});
+    let mut objects = vec![
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config", "namespace": "kube-system"}, "data": config}),
+        workload("DaemonSet", "cilium", json!({"k8s-app": "cilium"}), agent.clone()),
+        workload("Deployment", "cilium-operator", json!({"io.cilium/app": "operator"}), operator),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube-controller-manager-n1", "namespace": "kube-system",
+            "labels": {"component": "kube-controller-manager"}}, "spec": {"containers": [manager]}}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}}),
+        json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "outside"},
+            "spec": {"blocks": [{"cidr": "10.30.0.0/24"}]}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}, "status": {"loadBalancer": {"ingress": [{"ip": "10.30.0.1"}]}}}),
+    ];
+    for index in 1..=3 {
+        let (name, block) = (format!("n{index}"), format!("10.20.{index}.0/24"));
+        let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"addresses": [{"type": "InternalIP", "address": format!("192.0.2.{index}")}]}});
+        if base != Base::ClusterPool {
+            node["spec"] = json!({"podCIDR": block, "podCIDRs": [block]});
+        }
+        objects.push(node);
+        objects.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
+            "spec": {"ipam": {"podCIDRs": [block]}}}));
+        objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("cilium-{name}"), "namespace": "kube-system",
+            "labels": {"k8s-app": "cilium"}}, "spec": {"nodeName": name, "containers": [agent]}, "status": {"startTime": "2099-01-01T00:00:00Z"}}));
+    }
+    if base == Base::Kubernetes {
+        objects.extend(announcing());
+    }
+    objects
+}
+
+/// Pod CIDRs and the Services of `app: web`, by `CiliumBGPClusterConfig`.
+fn announcing() -> [Value; 3] {
+    let object = |kind: &str, labels: Value, spec: Value| json!({"apiVersion": "cilium.io/v2", "kind": kind, "metadata": {"name": "racks", "labels": labels}, "spec": spec});
+    let peer =
+        json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "racks"}});
+    let instance = json!({"name": "one", "localASN": 65001, "peers": [peer]});
+    let chosen = json!({"matchLabels": {"for": "racks"}});
+    let family = json!({"afi": "ipv4", "safi": "unicast", "advertisements": chosen});
+    let web = json!({"advertisementType": "Service", "selector": {"matchLabels": {"app": "web"}}, "service": {"addresses": ["LoadBalancerIP"]}});
+    [
+        object("CiliumBGPClusterConfig", json!({}), json!({"bgpInstances": [instance]})),
+        object("CiliumBGPPeerConfig", json!({}), json!({"families": [family]})),
+        object(
+            "CiliumBGPAdvertisement",
+            json!({"for": "racks"}),
+            json!({"advertisements": [{"advertisementType": "PodCIDR"}, web]}),
+        ),
+    ]
+}
+
+fn object<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut Value {
+    let is_it = |object: &&mut Value| object["kind"] == kind && object["metadata"]["name"] == name;
+    objects.iter_mut().find(is_it).unwrap()
+}
+
+/// A healthy cluster, what is broken in it, and the rules that say so.
+struct Case {
+    base: Base,
+    rules: &'static [&'static str],
+    breaks: fn(&mut Vec<Value>),
+}
+
+const CASES: &[Case] = &[
+    Case {
+        base: Base::MetalLb,
+        rules: &["announces-block-of-another", "block-changes-at-restart", "block-held-twice"],
+        breaks: |objects| {
+            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.2.0/24"]);
+            object(objects, "Node", "n3")["spec"] = json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
+            object(objects, "CiliumNode", "n3")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.1.0/24"]);
+        },
+    },
+    Case {
+        base: Base::MetalLb,
+        rules: &["announces-empty-block", "block-changes-at-restart", "pods-not-announced"],
+        breaks: |objects| {
+            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.6.0/24"]);
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["block-changes-at-restart"],
+        breaks: |objects| {
+            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.6.0/24"]);
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["block-held-twice"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["spec"] = json!({"podCIDR": "10.20.2.0/25", "podCIDRs": ["10.20.2.0/25"]});
+            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.2.0/25"]);
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["block-overridden"],
+        breaks: |objects| {
+            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.6.0/24"]);
+            objects.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": "n1", "namespace": "kube-system"},
+            "spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}}, "defaults": {"ipv4-range": "10.20.6.0/24"}}}));
+            object(objects, "Node", "n1")["metadata"]["labels"] = json!({"kubernetes.io/hostname": "n1"});
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["node-spec-not-used"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["spec"] = json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["annotation-not-used"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["metadata"]["annotations"] =
+                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.1.0/24"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["annotation-outweighed"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["metadata"]["annotations"] =
+                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.6.0/24"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["annotation-not-read"],
+        breaks: |objects| {
+            let node = object(objects, "Node", "n1");
+            node["spec"] = json!({});
+            node["metadata"]["annotations"] = json!({"network.cilium.io/ipv4-pod-cidr": "10.20.1.0/24"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["annotation-hidden"],
+        breaks: |objects| {
+            object(objects, "ConfigMap", "cilium-config")["data"]["annotate-k8s-node"] = "true".into();
+            let node = object(objects, "Node", "n1");
+            node["spec"] = json!({});
+            node["metadata"]["annotations"] = json!({"network.cilium.io/ipv4-pod-cidr": "10.20.1.0/24", "io.cilium.network.ipv4-pod-cidr": "10.20.6.0/24"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["unreadable-block"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["metadata"]["annotations"] =
+                json!({"network.cilium.io/ipv4-pod-cidr": "no CIDR"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["orphan-cilium-node"],
+        breaks: |objects| {
+            objects.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": "gone"},
+            "spec": {"ipam": {"podCIDRs": ["10.20.7.0/24"]}}}));
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["operator-error"],
+        breaks: |objects| {
+            object(objects, "CiliumNode", "n1")["status"] = json!({"ipam": {"operator-status": {"error": "allocator not configured for the requested CIDR 10.5.7.0/24"}}});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["outside-cluster-cidr"],
+        breaks: |objects| {
+            object(objects, "Pod", "kube-controller-manager-n1")["spec"]["containers"][0]["command"] =
+                json!(["kube-controller-manager", "--allocate-node-cidrs=true", "--cluster-cidr=10.20.0.0/23"]);
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["outside-native-routing-cidr", "pool-outside-native-routing-cidr"],
+        breaks: |objects| {
+            object(objects, "ConfigMap", "cilium-config")["data"]["ipv4-native-routing-cidr"] = "10.20.0.0/23".into();
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["block-over-other-addresses", "pool-over-other-addresses"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["status"]["addresses"][0]["address"] = "10.20.2.7".into();
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["address-not-announced"],
+        breaks: |objects| {
+            object(objects, "Service", "web")["metadata"]["labels"] = json!({"app": "shop"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["settings-newer-than-agents"],
+        breaks: |objects| {
+            object(objects, "Pod", "cilium-n2")["status"]["startTime"] = "2020-01-01T00:00:00Z".into();
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["agents-of-two-versions"],
+        breaks: |objects| {
+            object(objects, "Pod", "cilium-n2")["spec"]["containers"][0]["image"] =
+                "quay.io/cilium/cilium:v1.18.2".into();
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["operator-of-another-mode"],
+        breaks: |objects| {
+            object(objects, "Deployment", "cilium-operator")["spec"]["template"]["spec"]["containers"][0]["args"] =
+                json!(["--ipam=kubernetes"]);
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["cluster-pool-nearly-exhausted"],
+        breaks: |objects| {
+            object(objects, "ConfigMap", "cilium-config")["data"]["cluster-pool-ipv4-cidr"] =
+                "10.20.1.0/24 10.20.2.0/23".into();
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["mode-not-judged"],
+        breaks: |objects| {
+            object(objects, "ConfigMap", "cilium-config")["data"]["ipam"] = "eni".into();
+            objects.retain(|object| object["kind"] != "CiliumNode" && object["kind"] != "Service");
+            objects.iter_mut().filter(|object| object["kind"] == "Node").for_each(|node| node["spec"] = json!({}));
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["block-outside-pools"],
+        breaks: |objects| {
+            for kind in ["Node", "CiliumNode"] {
+                let object = object(objects, kind, "n1");
+                match kind {
+                    "Node" => object["spec"] = json!({"podCIDR": "10.21.1.0/24", "podCIDRs": ["10.21.1.0/24"]}),
+                    _ => object["spec"]["ipam"]["podCIDRs"] = json!(["10.21.1.0/24"]),
+                }
+            }
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["addresses-lost-at-restart"],
+        breaks: |objects| {
+            object(objects, "CiliumLoadBalancerIPPool", "outside")["spec"]["disabled"] = true.into();
+        },
+    },
+];
+
+const POOLS: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
+
+fn expected(case: &Case) -> BTreeSet<String> {
+    case.rules.iter().map(|rule| (*rule).to_owned()).collect()
+}
+
+fn on_file(objects: &[Value]) -> Value {
+    let folder = Folder::new(&[]);
+    folder.write("pools/a.yaml", pool("a", POOLS));
+    folder.write("cluster.json", json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string());
+    folder.run(&["doctor", "-o", "json", "--fail-on", "never", "--cluster", "cluster.json"]).expect(0).json()
+}
+
+/// As the server would note when the settings were written.
+fn with_times(objects: &[Value]) -> Vec<Value> {
+    let mut objects = objects.to_vec();
+    object(&mut objects, "ConfigMap", "cilium-config")["metadata"]["managedFields"] =
+        json!([{"manager": "helm", "time": "2026-01-01T00:00:00Z"}]);
+    objects
+}
+
+#[test]
+fn each_rule_finds_what_is_broken_and_nothing_else() {
+    for base in [Base::Kubernetes, Base::MetalLb, Base::ClusterPool] {
+        assert_eq!(on_file(&healthy(base))["findings"], json!([]), "{base:?}");
+    }
+    for case in CASES {
+        let mut objects = healthy(case.base);
+        (case.breaks)(&mut objects);
+        let report = on_file(&objects);
+        assert_eq!(rules(&report), expected(case), "{report:#}");
+    }
+}
+
+fn collection(object: &Value) -> String {
+    let plural = match object["kind"].as_str().unwrap() {
+        "CiliumLoadBalancerIPPool" => "ciliumloadbalancerippools".to_owned(),
+        kind => format!("{}s", kind.to_lowercase()),
+    };
+    let root = match object["apiVersion"].as_str().unwrap() {
+        "v1" => "/api/v1".to_owned(),
+        group => format!("/apis/{group}"),
+    };
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+        None => format!("{root}/{plural}"),
+    }
+}
+
+fn create(plane: &ControlPlane, object: &Value) {
+    if object["kind"] == "ServiceCIDR" {
+        // The server has its own, of the same range.
+        return;
+    }
+    plane.create(&collection(object), object).unwrap();
+    if let Some(status) = object.get("status") {
+        let path = format!("{}/{}/status", collection(object), object["metadata"]["name"].as_str().unwrap());
+        plane.patch(&path, &json!({"status": status})).unwrap();
+    }
+}
+
+fn delete(plane: &ControlPlane, object: &Value) {
+    if object["kind"] != "ServiceCIDR" {
+        let path =
+            format!("{}/{}?gracePeriodSeconds=0", collection(object), object["metadata"]["name"].as_str().unwrap());
+        plane.delete(&path).unwrap();
+    }
+}
+
+#[test]
+fn each_rule_on_the_real_server() {
+    let programs = build(&[Program::KubeApiserver, Program::Etcd]).unwrap();
+    let options = Options { service_cluster_ip_range: "10.96.0.0/16".into(), ..Options::default() };
+    let plane = ControlPlane::start(&programs, options).unwrap();
+    let folder = Folder::new(&[]);
+    folder.write("pools/a.yaml", pool("a", POOLS));
+    let kubeconfig = plane.kubeconfig().to_str().unwrap();
+    let report =
+        || folder.run(&["doctor", "-o", "json", "--fail-on", "never", "--kubeconfig", kubeconfig]).expect(0).json();
+    for base in [Base::MetalLb, Base::Kubernetes, Base::ClusterPool] {
+        install_crds(&plane, if base == Base::MetalLb { "1.15.19" } else { "1.19.3" }).unwrap();
+        let healthy = healthy(base);
+        healthy.iter().for_each(|object| create(&plane, object));
+        assert_eq!(report()["findings"], json!([]), "{base:?}");
+        for case in CASES.iter().filter(|case| case.base == base) {
+            let mut broken = healthy.clone();
+            (case.breaks)(&mut broken);
+            let changed: Vec<&Value> = healthy.iter().filter(|object| !broken.contains(object)).collect();
+            let made: Vec<&Value> = broken.iter().filter(|object| !healthy.contains(object)).collect();
+            changed.iter().for_each(|object| delete(&plane, object));
+            made.iter().for_each(|object| create(&plane, object));
+            let report = report();
+            assert_eq!(rules(&report), expected(case), "{report:#}");
+            made.iter().for_each(|object| delete(&plane, object));
+            changed.iter().for_each(|object| create(&plane, object));
+        }
+        healthy.iter().for_each(|object| delete(&plane, object));
+    }
+}
