@@ -3,10 +3,6 @@
 
 use std::process::ExitCode;
 
-/// Lists are decoded on several threads, which the usual allocators serve slowly.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     cilium_ipam::cli::main()
 }

@@ -9,7 +9,7 @@ use super::reading::{read, read_cluster};
 use super::{Common, Reached, output};
 use crate::cluster::Extent;
 use crate::desired::Desired;
-use crate::doctor::{conclusions, examine};
+use crate::doctor::{Rib, conclusions, examine};
 use crate::model::{CiliumVersion, Finding, IpamMode, Severity};
 use crate::observed::{Evidence, Observed};
 use crate::render::{ExaminationDocument, examination, junit, sarif};
@@ -26,6 +26,9 @@ pub(super) struct Arguments {
     /// Exit with 2 when something at least this bad is found.
     #[arg(long, value_enum, default_value = "error")]
     fail_on: FailOn,
+    /// What a router holds, as FRR prints it for `show bgp ipv4 unicast json` or GoBGP for `gobgp global rib --json`; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    rib: Vec<PathBuf>,
     /// The Cilium that runs, such as `1.15.19`, instead of what the cluster seems to say.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     cilium_version: Option<CiliumVersion>,
@@ -71,6 +74,7 @@ impl FailOn {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+    let ribs = arguments.rib.iter().map(|path| rib(path)).collect::<Result<Vec<Rib>, Failure>>()?;
     let usual = Path::new("pools");
     let directory = arguments.directory.as_deref().or_else(|| usual.is_dir().then_some(usual));
     let (loaded, mut observed) = match directory {
@@ -83,13 +87,20 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     };
     arguments.override_conclusions(&mut observed);
     let desired: Option<&Desired> = loaded.as_ref().map(|loaded| &loaded.desired);
-    let mut findings = examine(desired, &observed);
+    let mut findings = examine(desired, &observed, &ribs);
     findings.extend(loaded.iter().flat_map(|loaded| loaded.findings.iter().cloned()));
     findings.sort();
     findings.dedup();
     arguments.report(&observed, &findings)?;
     let fails = |finding: &Finding| arguments.fail_on.severity().is_some_and(|least| finding.severity <= least);
     Ok(if findings.iter().any(fails) { Reached::Findings } else { Reached::Done })
+}
+
+fn rib(path: &Path) -> Result<Rib, Failure> {
+    let name = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{name} cannot be read: {error}")))?;
+    Rib::parse(&name, &text).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 impl Arguments {

@@ -11,6 +11,7 @@ mod cilium_nodes;
 mod identity;
 mod installation;
 mod ranges;
+mod rib;
 mod services;
 
 use crate::check;
@@ -19,12 +20,13 @@ use crate::model::{Finding, NodeName, Rule, Severity};
 use crate::observed::Observed;
 
 pub use identity::{Certainty, Conclusion, conclusions};
+pub use rib::{Path, Rib, RibError, Route, Usage};
 
 /// Names that a finding spells out; more are counted.
 const NAMED: usize = 10;
 
-/// All findings, the worst first. Without files, rules on files have nothing to say.
-pub fn examine(desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
+/// All findings, the worst first. Without files, rules on files have nothing to say, and without what routers hold, those on routes.
+pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
     let rules: [fn(&Observed) -> Vec<Finding>; 14] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
@@ -49,6 +51,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
         findings.extend(capacity::of_pools(desired, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
+    findings.extend(rib::audit(ribs, desired, observed));
     findings.sort();
     findings.dedup();
     findings

@@ -486,3 +486,58 @@ fn each_rule_on_the_real_server() {
         healthy.iter().for_each(|object| delete(&plane, object));
     }
 }
+
+/// Rules that `doctor --rib` adds, for routes that real routers exchanged.
+fn by_rib(routes: &[(&str, &str)], arguments: &[&str]) -> Value {
+    let json = testbed::exchange(routes).unwrap();
+    let folder = Folder::new(&[]);
+    folder.write("rib.json", json);
+    let file = repository().join("examples/wrong-block/cluster.yaml");
+    let words =
+        ["doctor", "-o", "json", "--fail-on", "never", "--rib", "rib.json", "--cluster", file.to_str().unwrap()];
+    folder.run(&[&words, arguments].concat()).expect(0).json()
+}
+
+#[test]
+fn what_real_routers_hold_in_the_incident() {
+    let addresses =
+        [("master1", "192.0.2.11"), ("master2", "192.0.2.12"), ("master3", "192.0.2.13"), ("node01", "192.0.2.21")];
+    let address = |name: &str| addresses.iter().find(|(node, _)| *node == name).unwrap().1;
+    let announced: Vec<(&str, &str)> = INCIDENT.iter().map(|(node, block, _)| (*block, address(node))).collect();
+    let report = by_rib(&announced, &[]);
+    let wrong = told(&report, "route-from-wrong-node");
+    let told: BTreeSet<&str> = wrong.iter().map(|(message, _)| message.as_str()).collect();
+    let expected: Vec<String> = INCIDENT
+        .iter()
+        .map(|(announcer, block, victim)| {
+            format!("routers hold {block} from node `{announcer}`, but the Pods of node `{victim}` live there")
+        })
+        .collect();
+    assert_eq!(told, expected.iter().map(String::as_str).collect());
+    assert_eq!(rules(&report), ["announces-block-of-another", "route-from-wrong-node"].map(str::to_owned).into());
+}
+
+#[test]
+fn what_real_routers_hold_besides() {
+    // As it should be, but that one is missing, one is left over, and one is a part of another: an aggregate is nothing.
+    let mut routes: Vec<(&str, &str)> =
+        vec![("10.5.113.0/24", "192.0.2.11"), ("10.5.115.0/24", "192.0.2.12"), ("10.5.114.0/24", "192.0.2.13")];
+    routes.extend([("10.5.118.0/24", "192.0.2.99"), ("10.5.113.128/25", "192.0.2.12"), ("10.5.0.0/16", "192.0.2.12")]);
+    let report = by_rib(&routes, &["--cilium-version", "1.12.19"]);
+    let expected = ["node-spec-not-used", "route-missing", "route-stale", "route-too-specific"];
+    assert_eq!(rules(&report), expected.map(str::to_owned).into());
+    assert!(told(&report, "route-missing")[0].0.contains("10.5.112.0/24, in which the Pods of node `node01` live"));
+    assert!(told(&report, "route-too-specific")[0].1.contains("do not reach `master1`"));
+}
+
+#[test]
+fn a_file_of_another_product_is_no_rib() {
+    let folder = Folder::new(&[("rib.json", r#"{"routing-instances": []}"#), ("rib.txt", "BGP table version is 3")]);
+    let file = repository().join("examples/wrong-block/cluster.yaml");
+    for (name, told) in
+        [("rib.json", "neither what FRR prints"), ("rib.txt", "rib.txt is no JSON"), ("none", "cannot be read")]
+    {
+        let ran = folder.run(&["doctor", "--rib", name, "--cluster", file.to_str().unwrap()]).expect(1);
+        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    }
+}

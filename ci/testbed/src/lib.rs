@@ -20,6 +20,7 @@ mod oracle;
 mod process;
 mod programs;
 mod random;
+mod routers;
 mod wait;
 
 pub use cilium::{CiliumInstallation, install_cilium, install_crds};
@@ -31,4 +32,5 @@ pub use oracle::{AnnotateK8sNode, PodCidrs, parse_node};
 pub use process::Ending;
 pub use programs::{CiliumVersion, Program, Programs, build};
 pub use random::{Random, fresh_seed};
+pub use routers::exchange;
 pub use wait::wait_until;

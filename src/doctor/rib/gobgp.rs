@@ -1,0 +1,34 @@
+//! `gobgp global rib --json` of GoBGP (`cmd/gobgp/global.go` @ 3): an object of prefixes, each with its paths.
+
+use serde_json::Value;
+
+use super::{Path, Route, Usage};
+use crate::net::Block;
+
+/// Path attributes that carry a next hop: NEXT_HOP and MP_REACH_NLRI (RFC 4271, RFC 4760).
+const NEXT_HOPS: [u64; 2] = [3, 14];
+
+/// The routes; `None` where the JSON is of something else, or empty, which says nothing.
+pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
+    let routes = json.as_object().filter(|routes| !routes.is_empty())?;
+    routes.iter().map(|(prefix, paths)| route(prefix, paths)).collect()
+}
+
+fn route(prefix: &str, paths: &Value) -> Option<Route> {
+    let paths = paths.as_array().filter(|paths| !paths.is_empty())?;
+    let paths = paths.iter().map(path).collect::<Option<_>>()?;
+    Some(Route { prefix: Block::lenient(prefix).ok()?, paths })
+}
+
+fn path(path: &Value) -> Option<Path> {
+    path.get("nlri")?;
+    let carries = |attribute: &&Value| attribute["type"].as_u64().is_some_and(|kind| NEXT_HOPS.contains(&kind));
+    let next = path["attrs"].as_array()?.iter().filter(carries).map(|attribute| &attribute["nexthop"]);
+    let mut hops = Vec::new();
+    for hop in next.chain([&path["neighbor-ip"]]).filter_map(|text| text.as_str()?.parse().ok()) {
+        if !hops.contains(&hop) {
+            hops.push(hop);
+        }
+    }
+    Some(Path { hops, usage: if path["best"] == true { Usage::Used } else { Usage::Spare } })
+}
