@@ -15,6 +15,7 @@ pub mod check;
 pub mod claims;
 pub mod desired;
 pub mod doctor;
+pub mod explain;
 pub mod lbipam;
 pub mod model;
 pub mod net;

@@ -4,6 +4,7 @@ mod apply;
 mod apply_report;
 mod completions;
 mod doctor;
+mod explain;
 mod failure;
 mod output;
 mod plan;
@@ -72,6 +73,8 @@ enum Verb {
     Apply(apply::Arguments),
     /// Find what is wrong with the cluster: which address counts, who announces it, and what will break.
     Doctor(doctor::Arguments),
+    /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
+    Explain(explain::Arguments),
     /// Show pools or nodes as they are.
     Show(show::Arguments),
     /// Write the cluster, as far as it matters here, into a file that --cluster reads.
@@ -124,6 +127,7 @@ async fn run(arguments: Arguments) -> Result<Reached, Failure> {
         Verb::Plan(arguments) => plan::run(arguments, common).await,
         Verb::Apply(arguments) => apply::run(arguments, common).await,
         Verb::Doctor(arguments) => doctor::run(arguments, common).await,
+        Verb::Explain(arguments) => explain::run(arguments, common).await,
         Verb::Show(arguments) => show::run(arguments, common).await,
         Verb::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Verb::Schema(arguments) => schema::run(arguments),

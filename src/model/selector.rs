@@ -58,13 +58,34 @@ impl Requirement {
         Ok(Requirement { key: key.to_owned(), operator })
     }
 
-    fn matches(&self, labels: &Labels) -> bool {
+    /// The label key that it looks at.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether an object with these labels meets it.
+    pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match &self.operator {
             Operator::In(values) => value.is_some_and(|v| values.contains(v)),
             Operator::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    /// As `kubectl -l` takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Requirement { key, operator } = self;
+        let listed = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        match operator {
+            Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", listed(values)),
+            Operator::In(values) => write!(f, "{key} in ({})", listed(values)),
+            Operator::NotIn(values) => write!(f, "{key} notin ({})", listed(values)),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
         }
     }
 }
@@ -138,6 +159,11 @@ impl Selector {
         self.0.iter().filter(|requirement| requirement.key == key).map(|requirement| &requirement.operator).collect()
     }
 
+    /// Its requirements.
+    pub fn requirements(&self) -> impl Iterator<Item = &Requirement> {
+        self.0.iter()
+    }
+
     /// The label keys that it looks at.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|requirement| requirement.key.as_str())
@@ -154,16 +180,9 @@ impl fmt::Display for Selector {
         if self.0.is_empty() {
             return f.write_str("every node");
         }
-        let listed = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        for (index, Requirement { key, operator }) in self.0.iter().enumerate() {
+        for (index, requirement) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            match operator {
-                Operator::In(values) if values.len() == 1 => write!(f, "{comma}{key}={}", listed(values))?,
-                Operator::In(values) => write!(f, "{comma}{key} in ({})", listed(values))?,
-                Operator::NotIn(values) => write!(f, "{comma}{key} notin ({})", listed(values))?,
-                Operator::Exists => write!(f, "{comma}{key}")?,
-                Operator::DoesNotExist => write!(f, "{comma}!{key}")?,
-            }
+            write!(f, "{comma}{requirement}")?;
         }
         Ok(())
     }

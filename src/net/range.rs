@@ -87,6 +87,12 @@ impl Range {
             .then(|| Range::from_numbers(self.family, self.first.max(other.first), self.last.min(other.last)))
     }
 
+    /// The addresses of this range in front of another one.
+    pub fn before(&self, other: &Range) -> Option<Range> {
+        let last = other.first.checked_sub(1)?.min(self.last);
+        (self.family == other.family && self.first <= last).then(|| Range::from_numbers(self.family, self.first, last))
+    }
+
     /// The largest aligned block that fits into the range; `None` only for a range that is the whole address space.
     pub fn largest_block(&self) -> Option<Block> {
         (1..=self.family.bits()).find_map(|prefix_len| {

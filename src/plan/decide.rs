@@ -50,7 +50,7 @@ pub(super) fn supply(desired: &Desired) -> Supply {
 }
 
 /// Addresses that no node may get: used by something else than nodes' pods, or excluded by the Policy.
-pub(super) fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
+pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let machines = observed.nodes.values().flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
     let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
     let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));

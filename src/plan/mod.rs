@@ -31,7 +31,7 @@ pub use change::{
     Action, Change, Drift, Edit, Hazard, NodeChange, PassedOverPool, Reason, Sequence, Target, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
-pub use decide::plan;
+pub use decide::{foreign_ranges, plan};
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument, GuardDocument,
     Intent, OriginDocument, PlanDocument, PlanFileError, RefusalDocument, SourceDocument, Summary,

@@ -2,6 +2,7 @@
 
 mod diagnostic;
 mod examination;
+mod explanation;
 mod human;
 mod human_lb;
 mod junit;
@@ -12,6 +13,7 @@ mod text;
 
 pub use diagnostic::{diagnostics, finding_documents};
 pub use examination::{ExaminationDocument, examination, sarif};
+pub use explanation::explanation;
 pub use human::{Detail, human};
 pub use junit::junit;
 pub use markdown::{markdown, markdown_findings};

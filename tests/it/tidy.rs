@@ -12,7 +12,7 @@ const ROOMS: &[&[&str]] = &[
     &["desired", "observed", "alloc"],
     &["check"],
     &["plan"],
-    &["doctor"],
+    &["doctor", "explain"],
     &["render", "cluster"],
     &["apply", "source"],
     &["run"],

@@ -1,0 +1,83 @@
+//! An explanation as text.
+
+use super::table;
+use super::text::{Paint, printable};
+use crate::explain::{Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation};
+
+/// The whole way to the decision, for people.
+pub fn explanation(explanation: &Explanation) -> String {
+    match explanation {
+        Explanation::Node(node) => of_node(node),
+        Explanation::Range(range) => of_range(range),
+        Explanation::Service(service) => of_service(service),
+    }
+}
+
+fn heading(text: &str) -> String {
+    format!("{}\n", Paint::Bold.on(&printable(text)))
+}
+
+fn line(text: &str) -> String {
+    format!("  {}\n", printable(text))
+}
+
+fn requirements(results: &[RequirementResult]) -> String {
+    if results.is_empty() {
+        return "      selects everything\n".to_owned();
+    }
+    let one = |result: &RequirementResult| {
+        let (mark, label) =
+            (if result.met { "yes" } else { "no " }, result.label.as_deref().unwrap_or("no such label"));
+        format!("      {mark}  {}  ({})\n", printable(&result.requirement), printable(label))
+    };
+    results.iter().map(one).collect()
+}
+
+fn of_node(node: &NodeExplanation) -> String {
+    let mut text = heading(&format!("node {}", node.node));
+    text.push_str(&line(&format!("outcome     {}", node.outcome)));
+    text.push_str(&line(&format!("decided by  {}", node.decided_by)));
+    for held in &node.holds {
+        let read = if held.read { "read by its agent" } else { "not read by its agent" };
+        let pool = held.pool.as_ref().map_or_else(|| "of no pool".to_owned(), |pool| format!("of pool {pool}"));
+        text.push_str(&line(&format!("holds       {} in {}, {read}, {pool}", held.block, held.field)));
+    }
+    for skipped in &node.skipped {
+        text.push_str(&line(&format!("skipped     {} lower blocks: {}", skipped.blocks, skipped.why)));
+    }
+    text.push_str(&heading("pools, best first"));
+    for pool in &node.pools {
+        text.push_str(&line(&format!(
+            "{}  priority {}  {}  ({})",
+            pool.pool, pool.priority, pool.verdict, pool.origin
+        )));
+        text.push_str(&requirements(&pool.requirements));
+    }
+    text
+}
+
+fn of_service(service: &ServiceExplanation) -> String {
+    let mut text = heading(&format!("Service {}", service.service));
+    let reason = service.reason.as_deref().unwrap_or("nothing yet");
+    text.push_str(&line(&format!("Cilium says  {reason}")));
+    service.addresses.iter().for_each(|address| text.push_str(&line(&format!("has          {address}"))));
+    service.outlook.iter().for_each(|outlook| text.push_str(&line(&format!("next         {outlook}"))));
+    text.push_str(&heading("pools"));
+    for pool in &service.pools {
+        text.push_str(&line(&format!("{}  {}", pool.pool, pool.verdict)));
+        text.push_str(&requirements(&pool.requirements));
+    }
+    text
+}
+
+fn of_range(range: &RangeExplanation) -> String {
+    if range.uses.is_empty() {
+        return format!("Nothing here uses {}, gives it, or keeps it free.\n", printable(&range.subject));
+    }
+    let row = |one: &crate::explain::Use| {
+        let cells = [&one.object, &one.range, one.relation.as_str(), one.meaning, &one.field];
+        cells.map(|cell| printable(cell).into_owned())
+    };
+    let rows: Vec<[String; 5]> = range.uses.iter().map(row).collect();
+    table(["OBJECT", "RANGE", "RELATION", "MEANING", "FIELD"], &rows)
+}
