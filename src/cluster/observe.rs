@@ -32,6 +32,16 @@ pub enum Extent {
     Examination,
 }
 
+impl Extent {
+    /// The kinds besides those that a plan needs.
+    pub(super) fn more(self) -> &'static [ObservedKind] {
+        match self {
+            Extent::Plan => &[],
+            Extent::Examination => &ObservedKind::OF_EXAMINATIONS,
+        }
+    }
+}
+
 /// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be visible.
 ///
 /// # Errors
@@ -114,11 +124,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
         let services = self.kind(ObservedKind::Service, Moment::Latest, None);
         // One by one: a connection for each would cost more than they do, and the large lists take longer anyway.
         let small = async {
-            let more = match self.extent {
-                Extent::Plan => &[][..],
-                Extent::Examination => &ObservedKind::OF_EXAMINATIONS,
-            };
-            for kind in SMALL.into_iter().chain(more.iter().copied()) {
+            for kind in SMALL.into_iter().chain(self.extent.more().iter().copied()) {
                 self.kind(kind, Moment::Latest, None).await?;
             }
             Ok(())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Listener, Moment, Seen};
+use super::{Cluster, ClusterError, Extent, Listener, Moment, Seen};
 use crate::observed::{ObservedKind, ReadError, slim};
 
 struct Slimming {
@@ -24,17 +24,16 @@ impl Listener for Slimming {
     }
 }
 
-/// Every object that a plan needs, with only the fields that it needs. Kinds that are hidden from us are an error: a
+/// Every object that is needed, with only the fields that are read. Kinds that are hidden from us are an error: a
 /// snapshot must not look like a cluster that has none of them.
 ///
 /// # Errors
 /// As for observing, and hidden kinds.
-pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
+pub async fn snapshot<C: Cluster>(cluster: &C, extent: Extent) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
     let mut moment = Moment::Latest;
-    let of_plans = ObservedKind::OF_PLANS.into_iter();
-    for kind in of_plans.chain(ObservedKind::OF_EXAMINATIONS) {
+    for kind in ObservedKind::OF_PLANS.into_iter().chain(extent.more().iter().copied()) {
         let mut slimming = Slimming { kind, objects: Vec::new(), version: String::new() };
         // Nodes and CiliumNodes of one moment, as when a plan is made.
         let of = if kind == ObservedKind::Node { &moment } else { &Moment::Latest };

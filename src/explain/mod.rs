@@ -65,10 +65,10 @@ pub fn explain(
     plan: &Plan,
 ) -> Result<Explanation, UnknownSubject> {
     if let Ok(address) = subject.parse::<IpAddr>() {
-        return Ok(Explanation::Range(range::explain(subject, Range::from(address), desired, observed)));
+        return Ok(Explanation::Range(range::explain(subject, Range::from(address), desired, observed, plan)));
     }
     if let Ok(block) = Block::lenient(subject) {
-        return Ok(Explanation::Range(range::explain(subject, block.range(), desired, observed)));
+        return Ok(Explanation::Range(range::explain(subject, block.range(), desired, observed, plan)));
     }
     let service = subject.split_once('/').map(|(namespace, name)| ServiceName::new(namespace, name));
     if let Some(service) = service.and_then(|name| observed.services.get(&name)) {

@@ -85,7 +85,7 @@ pub(super) fn explain(node: &Node, desired: &Desired, observed: &Observed, plan:
         holds: holds.collect(),
         decided_by: decided_by(node, desired, &ranked, change),
         outcome: outcome(node, plan, change),
-        skipped: change.map(|change| skipped(change, desired, observed)).unwrap_or_default(),
+        skipped: change.map(|change| skipped(change, desired, observed, plan)).unwrap_or_default(),
         pools: ranked.into_iter().map(|pool| considered(pool, node, chosen, change)).collect(),
     }
 }
@@ -165,7 +165,7 @@ fn outcome(node: &Node, plan: &Plan, change: Option<&NodeChange>) -> String {
 }
 
 /// Of the range that gave the block, what lies below it.
-fn skipped(change: &NodeChange, desired: &Desired, observed: &Observed) -> Vec<Skipped> {
+fn skipped(change: &NodeChange, desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<Skipped> {
     let gives = |block: &&Block| !change.before.contains(block);
     let Some(block) = change.after.iter().find(gives) else { return Vec::new() };
     let Some(pool) = change.pool.as_ref().and_then(|name| desired.pools.get(name)) else { return Vec::new() };
@@ -176,8 +176,10 @@ fn skipped(change: &NodeChange, desired: &Desired, observed: &Observed) -> Vec<S
     let planned =
         desired.pins.values().filter(|pin| pin.node != change.node).flat_map(|pin| pin.blocks.iter().copied());
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let reasons: [(&'static str, Vec<Range>); 5] = [
+    let given = node_changes(&plan.changes).filter(|other| other.node != change.node).flat_map(|other| &other.after);
+    let reasons: [(&'static str, Vec<Range>); 6] = [
         ("held by other nodes", others.map(|(_, block)| block.range()).collect()),
+        ("given to other nodes in the same plan", given.map(|block| block.range()).collect()),
         ("pinned to other nodes", planned.map(Block::range).collect()),
         ("reserved in the pool", pool.reserved.clone()),
         ("claimed, or resting after another node", claims.ranges().collect()),

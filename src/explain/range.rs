@@ -6,6 +6,7 @@ use super::FORMAT_VERSION;
 use crate::desired::Desired;
 use crate::net::Range;
 use crate::observed::{HoldingField, Node, Observed};
+use crate::plan::{Plan, node_changes};
 
 /// Everything that shares an address with what was asked about.
 #[derive(Debug, Serialize)]
@@ -63,11 +64,27 @@ struct Asking {
     uses: Vec<Use>,
 }
 
-pub(super) fn explain(subject: &str, range: Range, desired: &Desired, observed: &Observed) -> RangeExplanation {
+pub(super) fn explain(
+    subject: &str,
+    range: Range,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> RangeExplanation {
     let mut asking = Asking { range, uses: Vec::new() };
     asking.nodes(observed);
     asking.cluster(observed);
     asking.files(desired, observed);
+    for change in node_changes(&plan.changes) {
+        for block in change.after.iter().filter(|block| !change.before.contains(block)) {
+            asking.add(
+                block.range(),
+                format!("Node/{}", change.node),
+                change.edit.write_path(),
+                "planned, not written yet",
+            );
+        }
+    }
     RangeExplanation { format_version: FORMAT_VERSION, subject: subject.to_owned(), uses: asking.uses }
 }
 

@@ -1,7 +1,7 @@
 //! An explanation as text.
 
 use super::table;
-use super::text::{Paint, printable};
+use super::text::{Paint, count, printable};
 use crate::explain::{Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation};
 
 /// The whole way to the decision, for people.
@@ -43,7 +43,7 @@ fn of_node(node: &NodeExplanation) -> String {
         text.push_str(&line(&format!("holds       {} in {}, {read}, {pool}", held.block, held.field)));
     }
     for skipped in &node.skipped {
-        text.push_str(&line(&format!("skipped     {} lower blocks: {}", skipped.blocks, skipped.why)));
+        text.push_str(&line(&format!("skipped     {}: {}", lower_blocks(skipped.blocks), skipped.why)));
     }
     text.push_str(&heading("pools, best first"));
     for pool in &node.pools {
@@ -54,6 +54,10 @@ fn of_node(node: &NodeExplanation) -> String {
         text.push_str(&requirements(&pool.requirements));
     }
     text
+}
+
+fn lower_blocks(number: u128) -> String {
+    usize::try_from(number).map_or_else(|_| format!("{number} lower blocks"), |number| count(number, "lower block"))
 }
 
 fn of_service(service: &ServiceExplanation) -> String {

@@ -54,6 +54,10 @@ fn the_incident_names_whose_pods_are_lost_with_which_node() {
     let folder = Folder::new(&[]);
     let file = repository().join("examples/wrong-block/cluster.yaml");
     let human = folder.run(&["doctor", "--cluster", file.to_str().unwrap()]).expect(2);
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let picture =
+        readme.split("```text\n").find(|block| block.starts_with("error[announces-block-of-another]")).unwrap();
+    assert!(human.stdout.contains(picture.split("```").next().unwrap()), "{}", human.stdout);
     insta::assert_snapshot!(human.stdout);
     let sarif = folder.run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "sarif"]).expect(2).json();
     assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().len(), 4);

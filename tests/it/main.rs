@@ -8,6 +8,7 @@ mod cluster_file;
 mod determinism;
 mod doctor;
 mod examples;
+mod explain;
 mod hostile_server;
 mod hostile_text;
 mod lb;

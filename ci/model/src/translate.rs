@@ -41,6 +41,7 @@ impl Names {
             namespace: None,
             version: "1.19.3".parse().ok().map(|version| (version, Evidence::ImageTag)),
             settings: Some(settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            ..Cilium::default()
         };
         Ok(Names { nodes: nodes?, blocks: blocks?, cilium })
     }
@@ -80,7 +81,14 @@ impl Names {
         for (name, cilium_node) in self.nodes.iter().zip(&seen.cilium_nodes) {
             if let Some(cilium_node) = cilium_node {
                 let pod_cidrs = vec![self.blocks[usize::from(cilium_node.block)]];
-                let cilium_node = RealCiliumNode { name: name.clone(), pod_cidrs, unreadable: Vec::new() };
+                let cilium_node = RealCiliumNode {
+                    name: name.clone(),
+                    pod_cidrs,
+                    unreadable: Vec::new(),
+                    allocated: Vec::new(),
+                    operator_error: None,
+                    keeper: None,
+                };
                 observed.cilium_nodes.insert(name.clone(), cilium_node);
             }
         }

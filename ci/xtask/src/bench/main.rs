@@ -8,6 +8,7 @@
 mod alloc;
 mod apply;
 mod claims;
+mod doctor;
 mod file;
 mod ours;
 mod plan;
@@ -52,6 +53,8 @@ enum Verb {
     Claims,
     /// `plan` of LoadBalancer pools on a real API server, against a process that only lists the same objects; 1,000 Services, 100 pools.
     Services,
+    /// `doctor` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
+    Doctor,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -87,7 +90,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Alloc => alloc::run(nodes.unwrap_or(alloc::BLOCKS)),
         Verb::Claims => claims::run(nodes.unwrap_or(claims::NODES)),
         Verb::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
+        Verb::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Verb::All => {
+            doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
             plan::run(tool, nodes.unwrap_or(plan::NODES))?;
             apply::run(tool, nodes.unwrap_or(apply::NODES))?;

@@ -22,12 +22,17 @@ pub struct Listed {
     pub bytes: usize,
 }
 
-/// Lists every kind that the tool reads, page after page.
+/// Lists every kind that a plan needs, page after page.
 pub fn list(client: &Client) -> Result<Listed> {
+    list_kinds(client, &ObservedKind::OF_PLANS)
+}
+
+/// Lists these kinds, page after page.
+pub fn list_kinds(client: &Client, kinds: &[ObservedKind]) -> Result<Listed> {
     let start = Instant::now();
     let mut bytes = 0;
-    for kind in ObservedKind::OF_PLANS {
-        bytes += list_kind(client, kind)?;
+    for kind in kinds {
+        bytes += list_kind(client, *kind)?;
     }
     Ok(Listed { milliseconds: start.elapsed().as_secs_f64() * 1e3, bytes })
 }

@@ -1,0 +1,101 @@
+//! `bench doctor`: a whole `cilium-ipam doctor` on a real API server, from the start of the process to its end, against the raw paged
+//! LIST of the same objects. Every node has its block in Node.spec, in the annotation and in its CiliumNode, and announces it by BGP.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use cilium_ipam::observed::ObservedKind;
+use serde_json::json;
+use testbed::ControlPlane;
+use xtask::line::Line;
+use xtask::parallel::for_each;
+use xtask::tool::Tool;
+use xtask::{cluster, fleet, node};
+
+use crate::process::timed;
+use crate::raw;
+use crate::samples::Samples;
+
+/// What the README promises.
+pub const NODES: usize = 5_000;
+const RATIO_LIMIT: f64 = 1.3;
+/// Of each, by turns, after one that does not count.
+const RUNS: usize = 7;
+const CONNECTIONS: usize = 16;
+
+/// Runs it and prints its line.
+pub fn run(tool: &Path, nodes: usize) -> Result<()> {
+    let tool = Tool::new(tool)?;
+    let plane = cluster::start()?;
+    eprintln!("bench doctor: creating {nodes} Nodes with a block in each of their fields, and as many CiliumNodes");
+    fleet::create_cilium_nodes(&plane, 0..nodes)?;
+    fleet::create_nodes(&plane, 0..nodes)?;
+    let indices: Vec<usize> = (0..nodes).collect();
+    for_each(&indices, CONNECTIONS, |&index| hold(&plane, index))?;
+    announce(&plane)?;
+    measure(&tool, &plane, nodes)
+}
+
+/// Writes the block of the CiliumNode into the Node's own fields.
+fn hold(plane: &ControlPlane, index: usize) -> Result<(), testbed::Error> {
+    let cilium_node = node::cilium_node(index);
+    let block = &cilium_node["spec"]["ipam"]["podCIDRs"][0];
+    let annotations = json!({"network.cilium.io/ipv4-pod-cidr": block});
+    let fields = json!({"metadata": {"annotations": annotations}, "spec": {"podCIDR": block, "podCIDRs": [block]}});
+    plane.patch(&node::path(index), &fields).map(drop)
+}
+
+/// Every node announces its block.
+fn announce(plane: &ControlPlane) -> Result<(), testbed::Error> {
+    let config = json!({"data": {"enable-bgp-control-plane": "true"}});
+    plane.patch("/api/v1/namespaces/kube-system/configmaps/cilium-config", &config)?;
+    let peer = json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "all"}});
+    let family = json!({"afi": "ipv4", "safi": "unicast", "advertisements": {"matchLabels": {"for": "all"}}});
+    for (plural, kind, spec) in [
+        (
+            "ciliumbgpclusterconfigs",
+            "CiliumBGPClusterConfig",
+            json!({"bgpInstances": [{"name": "one", "localASN": 65001, "peers": [peer]}]}),
+        ),
+        ("ciliumbgppeerconfigs", "CiliumBGPPeerConfig", json!({"families": [family]})),
+        (
+            "ciliumbgpadvertisements",
+            "CiliumBGPAdvertisement",
+            json!({"advertisements": [{"advertisementType": "PodCIDR"}]}),
+        ),
+    ] {
+        let metadata = json!({"name": "all", "labels": {"for": "all"}});
+        let object = json!({"apiVersion": "cilium.io/v2", "kind": kind, "metadata": metadata, "spec": spec});
+        plane.create(&format!("/apis/cilium.io/v2/{plural}"), &object)?;
+    }
+    Ok(())
+}
+
+fn measure(tool: &Tool, plane: &ControlPlane, nodes: usize) -> Result<()> {
+    let [doctor, kubeconfig, output, json] = ["doctor", "--kubeconfig", "--output", "json"].map(OsStr::new);
+    let arguments = [doctor, kubeconfig, plane.kubeconfig().as_os_str(), output, json];
+    let report = tool.json(&arguments)?;
+    let announced = format!("announced for {nodes} nodes");
+    let is_judged =
+        report["cluster"].as_array().is_some_and(|about| about.iter().any(|one| one["evidence"] == announced.as_str()));
+    ensure!(is_judged && report["summary"]["error"] == 0, "not what is to be measured: {}", report["cluster"]);
+    let kinds: Vec<ObservedKind> = ObservedKind::OF_PLANS.into_iter().chain(ObservedKind::OF_EXAMINATIONS).collect();
+    raw::list_kinds(plane.client(), &kinds)?;
+    let (mut list, mut whole, mut rss) = (Samples::default(), Samples::default(), Samples::default());
+    for _ in 0..RUNS {
+        list.add(raw::list_kinds(plane.client(), &kinds)?.milliseconds);
+        let run = timed(&tool.words(&arguments))?;
+        whole.add(run.milliseconds);
+        rss.add(run.peak_rss_mib);
+    }
+    println!("raw LIST, warm connection, ms: {}", list.spread());
+    println!("doctor --output json, whole process, ms: {}", whole.spread());
+    Line::new("doctor")
+        .with("nodes", nodes)
+        .at_most("ratio", whole.median() / list.median(), "limit", RATIO_LIMIT)
+        .measured("raw_list_ms", list.median())
+        .measured("peak_rss_mib", rss.max())
+        .print();
+    Ok(())
+}
