@@ -99,7 +99,7 @@ async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan)
 
 impl From<&PoolUse<'_>> for PoolRow {
     fn from(pool_use: &PoolUse<'_>) -> PoolRow {
-        let PoolUse { pool, family, total, used, reserved, free, nodes } = pool_use;
+        let PoolUse { pool, family, total, used, reserved, free, nodes, .. } = pool_use;
         let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == *family);
         PoolRow {
             name: pool.name.to_string(),

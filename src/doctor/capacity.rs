@@ -12,7 +12,32 @@ const NEARLY: u128 = 90;
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let uses = pool_use(desired, observed);
-    uses.iter().filter(|pool_use| pool_use.nodes > 0).filter_map(exhaustion).collect()
+    let exhausted = uses.iter().filter(|pool_use| pool_use.nodes > 0).filter_map(exhaustion);
+    exhausted.chain(uses.iter().filter_map(fragmentation)).collect()
+}
+
+/// So few free blocks are scattered anyway.
+const FEW: u128 = 16;
+
+/// The longest run has less than a quarter of the free blocks.
+fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
+    let PoolUse { pool, family, free, longest_free, .. } = pool_use;
+    let size = pool.block_size.get(*family)?;
+    let block_width = 1u128 << (family.bits() - size.prefix_len()).min(127);
+    let run = longest_free.map_or(0, |range| range.width() / block_width + 1);
+    (*free >= FEW && run.saturating_mul(4) < *free).then_some(())?;
+    let message = format!(
+        "the {free} free {family} blocks of pool `{}` lie scattered: at most {run} of them in a row",
+        pool.name
+    );
+    let finding = finding(Severity::Info, "pool-fragmented", message).about(ObjectRef::pool(&pool.name));
+    let range = longest_free.map(|range| format!("the longest run: {range}"));
+    let finding = finding.at(&pool.origin, "scattered").seen(range);
+    Some(
+        finding
+            .causes("routers cannot summarise what comes next")
+            .help("add a further range for new nodes, where summaries matter"),
+    )
 }
 
 fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {

@@ -3,7 +3,7 @@
 use super::decide::{foreign_ranges, supply};
 use crate::desired::{Desired, Pool};
 use crate::model::NodeName;
-use crate::net::{Block, Family, Range, merge};
+use crate::net::{Block, Family, Range, largest_gap, merge};
 use crate::observed::Observed;
 
 /// One pool and family.
@@ -21,6 +21,8 @@ pub struct PoolUse<'d> {
     pub reserved: u128,
     /// Blocks that can be given.
     pub free: u128,
+    /// The longest run of addresses that nothing uses or keeps free.
+    pub longest_free: Option<Range>,
     /// Nodes that the selector matches.
     pub nodes: usize,
 }
@@ -37,6 +39,7 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
     used.iter().for_each(|range| by_nodes.take(range));
     let mut by_all = by_nodes.clone();
     reserved.iter().for_each(|range| by_all.take(range));
+    let taken = merge(used.iter().chain(&reserved).copied());
     let mut uses = Vec::new();
     for ((_, nodes_only), (_, all)) in by_nodes.pools().zip(by_all.pools()) {
         let Some(pool) = desired.pools.get(nodes_only.name()) else { continue };
@@ -50,7 +53,10 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
                 sum(all, crate::net::Slots::free),
             );
             let nodes = observed.nodes.values().filter(|node| pool.selector.matches(&node.labels)).count();
-            uses.push(PoolUse { pool, family, total, used, reserved: total - used - free, free, nodes });
+            let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == family);
+            let gaps = ranges.filter_map(|range| largest_gap(&range.range(), &taken));
+            let longest_free = gaps.max_by_key(Range::width);
+            uses.push(PoolUse { pool, family, total, used, reserved: total - used - free, free, longest_free, nodes });
         }
     }
     uses

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use testbed::{ControlPlane, Options, Program, build, install_crds};
+use testbed::{ControlPlane, Options, Program, User, build, install_crds};
 
 use super::support::{Folder, pool, repository};
 
@@ -544,4 +544,91 @@ fn a_file_of_another_product_is_no_rib() {
         let ran = folder.run(&["doctor", "--rib", name, "--cluster", file.to_str().unwrap()]).expect(1);
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
     }
+}
+
+/// The report on a cluster file with this pool.
+fn with_pool(objects: &[Value], spec: &str) -> Value {
+    let folder = Folder::new(&[]);
+    folder.write("pools/a.yaml", pool("a", spec));
+    folder.write("cluster.json", json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
+    folder.run(&["doctor", "-o", "json", "--fail-on", "never", "--cluster", "cluster.json"]).expect(0).json()
+}
+
+#[test]
+fn pools_that_are_nearly_full_or_scattered() {
+    let full =
+        with_pool(&healthy(Base::Kubernetes), "{cidrs: [10.20.0.0/22], blockSize: 24, reserved: [10.20.0.0/24]}");
+    assert_eq!(rules(&full), ["pool-nearly-exhausted".to_owned()].into());
+    assert_eq!(told(&full, "pool-nearly-exhausted")[0].0, "pool `a` has no free IPv4 block");
+    let every_other: Vec<String> = (0..64).step_by(2).map(|third| format!("10.20.{third}.0/24")).collect();
+    let spec = format!("{{cidrs: [10.20.0.0/18], blockSize: 24, reserved: [{}]}}", every_other.join(", "));
+    let scattered = with_pool(&healthy(Base::Kubernetes), &spec);
+    assert_eq!(rules(&scattered), ["pool-fragmented".to_owned()].into());
+    assert!(told(&scattered, "pool-fragmented")[0].0.ends_with("at most 1 of them in a row"), "{scattered:#}");
+}
+
+#[test]
+fn what_is_no_cilium_or_two_or_says_little() {
+    let healthy = healthy(Base::Kubernetes);
+    let without =
+        |kind: &str| -> Vec<Value> { healthy.iter().filter(|object| object["kind"] != kind).cloned().collect() };
+    let about = |report: &Value, about: &str| {
+        let all = report["cluster"].as_array().unwrap();
+        all.iter()
+            .find(|one| one["about"] == about)
+            .map(|one| (one["value"].clone(), one["certainty"].clone()))
+            .unwrap()
+    };
+    let none = with_pool(&without("ConfigMap"), POOLS);
+    assert!(rules(&none).contains("no-cilium"), "{none:#}");
+    assert_eq!(about(&none, "ipam"), (json!("unknown"), json!("unknown")));
+    // A digest tells no version; the chart's label does.
+    let mut mirrored = healthy.clone();
+    let daemon_set = object(&mut mirrored, "DaemonSet", "cilium");
+    daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/cilium@sha256:00".into();
+    assert_eq!(about(&with_pool(&mirrored, POOLS), "version"), (json!("unknown"), json!("unknown")));
+    object(&mut mirrored, "DaemonSet", "cilium")["metadata"]["labels"]["helm.sh/chart"] = "cilium-1.19.3".into();
+    assert_eq!(about(&with_pool(&mirrored, POOLS), "version"), (json!("1.19.3"), json!("likely")));
+    // Half upgraded: two namespaces, two settings.
+    let mut two = healthy.clone();
+    let mut other = object(&mut two, "ConfigMap", "cilium-config").clone();
+    other["metadata"]["namespace"] = "cilium".into();
+    let mut daemon_set = object(&mut two, "DaemonSet", "cilium").clone();
+    daemon_set["metadata"]["namespace"] = "cilium".into();
+    two.extend([other, daemon_set]);
+    assert!(rules(&with_pool(&two, POOLS)).contains("two-ciliums"));
+    let nothing = with_pool(&[], POOLS);
+    assert!(rules(&nothing).contains("no-nodes") && rules(&nothing).contains("no-cilium"), "{nothing:#}");
+}
+
+#[test]
+fn what_is_hidden_is_said_and_not_judged() {
+    let user = User::named("auditor");
+    let programs = build(&[Program::KubeApiserver, Program::Etcd]).unwrap();
+    let options = Options { service_cluster_ip_range: "10.96.0.0/16".into(), users: vec![user], ..Options::default() };
+    let plane = ControlPlane::start(&programs, options).unwrap();
+    install_crds(&plane, "1.19.3").unwrap();
+    let mut objects = healthy(Base::Kubernetes);
+    object(&mut objects, "Service", "web")["metadata"]["labels"] = json!({"app": "shop"});
+    objects.iter().for_each(|object| create(&plane, object));
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "auditor"}, "rules": [
+        {"apiGroups": [""], "resources": ["nodes", "services", "configmaps"], "verbs": ["list"]},
+        {"apiGroups": ["cilium.io"], "resources": ["ciliumnodes", "ciliumloadbalancerippools"], "verbs": ["list"]},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["servicecidrs"], "verbs": ["list"]},
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["list"]}]});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "auditor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "auditor"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "auditor"}]});
+    plane.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).unwrap();
+    plane.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).unwrap();
+    let folder = Folder::new(&[]);
+    let kubeconfig = plane.kubeconfig_for("auditor").unwrap();
+    let words = ["doctor", "-o", "json", "--fail-on", "warning", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let report = folder.run(&words).expect(2).json();
+    assert_eq!(rules(&report), ["blind-spot".to_owned()].into());
+    let hidden: BTreeSet<String> = told(&report, "blind-spot")
+        .into_iter()
+        .map(|(message, _)| message.split(' ').next().unwrap().to_owned())
+        .collect();
+    assert!(hidden.contains("ciliumbgpadvertisements.cilium.io") && hidden.contains("deployments.apps"), "{hidden:?}");
 }

@@ -37,13 +37,13 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     measure(&tool, &plane, nodes)
 }
 
-/// Writes the block of the CiliumNode into the Node's own fields.
+/// Writes a block into each of the fields that can hold one.
 fn hold(plane: &ControlPlane, index: usize) -> Result<(), testbed::Error> {
-    let cilium_node = node::cilium_node(index);
-    let block = &cilium_node["spec"]["ipam"]["podCIDRs"][0];
+    let block = format!("10.{}.{}.0/24", 32 + index / 256, index % 256);
     let annotations = json!({"network.cilium.io/ipv4-pod-cidr": block});
     let fields = json!({"metadata": {"annotations": annotations}, "spec": {"podCIDR": block, "podCIDRs": [block]}});
-    plane.patch(&node::path(index), &fields).map(drop)
+    plane.patch(&node::path(index), &fields)?;
+    plane.patch(&node::cilium_node_path(index), &json!({"spec": {"ipam": {"podCIDRs": [block]}}})).map(drop)
 }
 
 /// Every node announces its block.
