@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::failure::Failure;
-use super::reading::{read, read_cluster};
+use super::reading::read_cluster;
 use super::{Common, Reached, output};
 use crate::cluster::Extent;
 use crate::desired::Desired;
@@ -13,6 +13,7 @@ use crate::doctor::{Rib, conclusions, examine};
 use crate::model::{CiliumVersion, Finding, IpamMode, Severity};
 use crate::observed::{Evidence, Observed};
 use crate::render::{ExaminationDocument, examination, junit, sarif};
+use crate::run::load;
 
 /// Find what is wrong with the cluster: which address counts, who announces it, and what will break. Reads only.
 #[derive(Debug, clap::Args)]
@@ -20,6 +21,9 @@ pub(super) struct Arguments {
     /// The directory of pools, pins and policy; `pools` if it is there, and otherwise the cluster is examined alone.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Examine the cluster alone, even where `pools` is there.
+    #[arg(long, conflicts_with = "directory")]
+    no_pools: bool,
     /// Form of the report.
     #[arg(long, short, value_enum, default_value = "human")]
     output: ReportFormat,
@@ -77,21 +81,18 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let ribs = arguments.rib.iter().map(|path| rib(path)).collect::<Result<Vec<Rib>, Failure>>()?;
     let usual = Path::new("pools");
     let directory = arguments.directory.as_deref().or_else(|| usual.is_dir().then_some(usual));
-    let (loaded, mut observed) = match directory {
-        None => (None, read_cluster(common, Extent::Examination).await?),
-        Some(directory) => {
-            let (loaded, observed) = read(directory, common, Extent::Examination).await?;
-            let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
-            (Some(loaded), observed)
-        }
-    };
+    let directory = directory.filter(|_| !arguments.no_pools);
+    let loaded = directory.map(load);
+    let mut observed = read_cluster(common, Extent::Examination).await?;
     arguments.override_conclusions(&mut observed);
-    let desired: Option<&Desired> = loaded.as_ref().map(|loaded| &loaded.desired);
+    // Files with errors are told about, and the cluster is examined without them.
+    let desired: Option<&Desired> = loaded.as_ref().filter(|loaded| !loaded.has_errors()).map(|loaded| &loaded.desired);
     let mut findings = examine(desired, &observed, &ribs);
     findings.extend(loaded.iter().flat_map(|loaded| loaded.findings.iter().cloned()));
     findings.sort();
     findings.dedup();
-    arguments.report(&observed, &findings)?;
+    let place = directory.or(common.cluster.as_deref()).unwrap_or(usual);
+    arguments.report(&observed, &findings, place)?;
     let fails = |finding: &Finding| arguments.fail_on.severity().is_some_and(|least| finding.severity <= least);
     Ok(if findings.iter().any(fails) { Reached::Findings } else { Reached::Done })
 }
@@ -108,17 +109,15 @@ impl Arguments {
         if let Some(version) = self.cilium_version {
             observed.cilium.version = Some((version, Evidence::Flag));
         }
-        if let Some(mode) = self.ipam {
-            observed.cilium.settings.get_or_insert_default().insert("ipam".to_owned(), mode.to_string());
-        }
+        observed.cilium.mode_said = self.ipam;
     }
 
-    fn report(&self, observed: &Observed, findings: &[Finding]) -> Result<(), Failure> {
+    fn report(&self, observed: &Observed, findings: &[Finding], place: &Path) -> Result<(), Failure> {
         let conclusions = conclusions(observed);
         match self.output {
             ReportFormat::Human => output::data(&examination(&conclusions, findings))?,
             ReportFormat::Json => output::json(&ExaminationDocument::new(&conclusions, findings))?,
-            ReportFormat::Sarif => output::json(&sarif(findings))?,
+            ReportFormat::Sarif => output::json(&sarif(findings, &place.display().to_string()))?,
             ReportFormat::Junit => {
                 output::data(&junit(findings, self.fail_on.severity()).map_err(Failure::Failed)?)?;
             }

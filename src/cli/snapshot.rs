@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::{Common, Reached, output};
-use crate::cluster::{Extent, Opening, replace_file, snapshot};
+use crate::cluster::{Opening, replace_file, snapshot};
 
 /// Write the cluster, as far as it matters here, into a file that --cluster reads.
 #[derive(Debug, clap::Args)]
@@ -12,15 +12,11 @@ pub(super) struct Arguments {
     /// The file; stdout when absent.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave out what only `doctor` and `explain` read.
-    #[arg(long)]
-    only_plans: bool,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let cluster = common.target(Opening::Read).await?;
-    let extent = if arguments.only_plans { Extent::Plan } else { Extent::Examination };
-    let list = snapshot(&cluster, extent).await?;
+    let list = snapshot(&cluster).await?;
     match &arguments.out {
         None => output::json(&list)?,
         Some(file) => {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Extent, Listener, Moment, Seen};
+use super::{Cluster, ClusterError, Listener, Moment, Seen};
 use crate::observed::{ObservedKind, ReadError, slim};
 
 struct Slimming {
@@ -29,11 +29,11 @@ impl Listener for Slimming {
 ///
 /// # Errors
 /// As for observing, and hidden kinds.
-pub async fn snapshot<C: Cluster>(cluster: &C, extent: Extent) -> Result<Value, ClusterError> {
+pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
     let mut moment = Moment::Latest;
-    for kind in ObservedKind::OF_PLANS.into_iter().chain(extent.more().iter().copied()) {
+    for kind in ObservedKind::OF_PLANS.into_iter().chain(ObservedKind::OF_EXAMINATIONS) {
         let mut slimming = Slimming { kind, objects: Vec::new(), version: String::new() };
         // Nodes and CiliumNodes of one moment, as when a plan is made.
         let of = if kind == ObservedKind::Node { &moment } else { &Moment::Latest };

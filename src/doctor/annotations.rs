@@ -2,7 +2,7 @@
 
 use super::finding;
 use crate::model::{Finding, IpamMode, ObjectRef, Severity};
-use crate::net::Family;
+use crate::net::{Block, Family};
 use crate::observed::{AnnotationKeys, AnnotationReads, FamilyUse, HoldingField, ModeSeen, Node, Observed};
 
 pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
@@ -10,14 +10,14 @@ pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
     let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
     let mut findings = Vec::new();
     for node in observed.nodes.values() {
-        findings.extend(unreadable(node));
+        findings.extend(unreadable(node, is_kubernetes && node.spec.is_empty()));
         if is_kubernetes {
             for family in Family::BOTH {
                 findings.extend(hidden(node, family, reads));
-                findings.extend(outweighed(node, family));
+                findings.extend(outweighed(observed, node, family));
                 findings.extend(not_read(observed, node, family, reads));
             }
-        } else if let Some((block, field)) = Family::BOTH.into_iter().find_map(|family| node.annotated(family)) {
+        } else if let Some((block, field)) = misleading(observed, node) {
             let message =
                 format!("node `{}` carries {block} in an annotation that this IPAM mode does not read", node.name);
             let finding = finding(Severity::Info, "annotation-not-used", message).about(ObjectRef::node(&node.name));
@@ -28,12 +28,26 @@ pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-fn unreadable(node: &Node) -> Option<Finding> {
-    let text = node.unreadable_spec.as_deref().or(node.unreadable_annotation.as_deref())?;
+/// An annotation that names another block than that of the node's Pods: agents up to 1.11 write the right one at each start.
+fn misleading(observed: &Observed, node: &Node) -> Option<(Block, HoldingField)> {
+    let lives = observed.lives_in(&node.name);
+    let mut annotated = Family::BOTH.into_iter().filter_map(|family| node.annotated(family));
+    annotated.find(|(block, _)| observed.knows_homes() && !lives.contains(block))
+}
+
+fn unreadable(node: &Node, is_needed: bool) -> Option<Finding> {
+    let (text, severity) = match (&node.unreadable_spec, &node.unreadable_annotation) {
+        (Some(text), _) => (text, Severity::Error),
+        (None, Some(text)) => (text, if is_needed { Severity::Error } else { Severity::Info }),
+        (None, None) => return None,
+    };
     let message = format!("node `{}` shows a block that cannot be read ({text})", node.name);
-    let finding = finding(Severity::Error, "unreadable-block", message).about(ObjectRef::node(&node.name));
-    let finding = finding.seen([text.to_owned()]).causes("its agent does not take it, and waits when it starts again");
-    Some(finding.help("mend the field by hand"))
+    let finding = finding(severity, "unreadable-block", message).about(ObjectRef::node(&node.name));
+    let causes = match severity {
+        Severity::Error => "its agent does not take it, and may wait for one when it starts again",
+        _ => "nothing now: its agent does not look there",
+    };
+    Some(finding.seen([text.clone()]).causes(causes).help("mend the field by hand"))
 }
 
 /// The newer key, which an agent writes itself, hides the older one (`pkg/annotation/k8s.go` Get).
@@ -56,9 +70,10 @@ fn hidden(node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding
 }
 
 /// `spec.podCIDRs` always wins (`pkg/k8s/node.go` ParseNode).
-fn outweighed(node: &Node, family: Family) -> Option<Finding> {
+fn outweighed(observed: &Observed, node: &Node, family: Family) -> Option<Finding> {
     let (spec, (annotated, field)) = (node.spec.get(family)?, node.annotated(family)?);
-    (*spec != annotated).then_some(())?;
+    // An agent that was moved by `ipv4-range` writes where it is.
+    (*spec != annotated && !observed.lives_in(&node.name).contains(&annotated)).then_some(())?;
     let message =
         format!("on node `{}` the annotation, {annotated}, is not read, because spec.podCIDRs has {spec}", node.name);
     let evidence = [format!("spec.podCIDRs: {spec}"), format!("{field}: {annotated}")];

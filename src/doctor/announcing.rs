@@ -1,6 +1,6 @@
 //! What each node announces by BGP, and whether Pods really live there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
 use crate::model::{Finding, NodeName, ObjectRef, Severity};
@@ -24,7 +24,7 @@ pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
     for (name, what) in &announced {
         let lives = observed.lives_in(name);
         for block in what.blocks.iter().filter(|block| !lives.contains(block)) {
-            findings.push(of_announcer(name, *block, what, &lives, &homes));
+            findings.extend(of_announcer(name, *block, what, &lives, &homes));
         }
         let silent = |block: &&Block| announcers.overlapping(&block.range()).next().is_none();
         findings.extend(lives.iter().filter(silent).map(|block| unheard(name, *block, what)));
@@ -39,33 +39,43 @@ fn field_of(name: &NodeName, field: HoldingField) -> String {
     }
 }
 
-fn of_announcer(name: &NodeName, block: Block, what: &Announced, lives: &[Block], homes: &Homes<'_>) -> Finding {
-    let victims: Vec<(&NodeName, Block)> =
-        homes.overlapping(&block.range()).map(|(_, home)| *home).filter(|(other, _)| *other != name).collect();
-    let mut evidence = vec![
-        format!("{}: {block}", field_of(name, what.field)),
-        format!("its Pods live in {}", if lives.is_empty() { "no block".to_owned() } else { super::spaced(lives) }),
-    ];
-    evidence.extend(victims.iter().map(|(other, block)| format!("Pods of node `{other}` live in {block}")));
+fn of_announcer(
+    name: &NodeName,
+    block: Block,
+    what: &Announced,
+    lives: &[Block],
+    homes: &Homes<'_>,
+) -> Option<Finding> {
+    let of_others = || homes.overlapping(&block.range()).map(|(_, home)| *home).filter(|(other, _)| *other != name);
+    let lives_text = if lives.is_empty() { "no block".to_owned() } else { super::spaced(lives) };
+    let mut evidence =
+        vec![format!("{}: {block}", field_of(name, what.field)), format!("its Pods live in {lives_text}")];
+    let victims =
+        of_others().take(super::NAMED).map(|(other, block)| format!("Pods of node `{other}` live in {block}"));
+    evidence.extend(victims);
     evidence.push(format!("announced by {}", what.speaker));
-    let mend = mend(what);
-    let about = |finding: Finding| finding.about(ObjectRef::node(name)).seen(evidence.clone()).help(mend);
-    if victims.is_empty() {
+    let about = |finding: Finding| finding.about(ObjectRef::node(name)).seen(evidence.clone()).help(mend(what));
+    let names: BTreeSet<&NodeName> = of_others().map(|(other, _)| other).collect();
+    if names.is_empty() {
+        // A part of its own addresses, or more than them, leads to the right node.
+        if lives.iter().any(|own| own.overlaps(block)) {
+            return None;
+        }
         let message = format!("node `{name}` announces {block}, in which no Pods live");
-        let lost = if lives.is_empty() {
-            "packets to it end at this node"
-        } else {
-            "this node's own Pods are reached only if others announce them"
+        let has_family = lives.iter().any(|own| own.family() == block.family());
+        let lost = match has_family {
+            true => "packets to it end at this node, and its own Pods are reached only if others announce them",
+            false => "packets to it end at this node, which has no Pods of this family",
         };
-        return about(finding(Severity::Warning, "announces-empty-block", message)).causes(lost);
+        return Some(about(finding(Severity::Warning, "announces-empty-block", message)).causes(lost));
     }
-    let names: Vec<&NodeName> = victims.iter().map(|(other, _)| *other).collect();
+    let names: Vec<&NodeName> = names.into_iter().collect();
     let others = super::named(&names);
     let message = format!("node `{name}` announces {block}, in which the Pods of {others} live");
     let consequence = format!(
         "packets to those Pods arrive at `{name}`; when `{name}` goes down, the Pods of {others} are lost, though nothing is wrong there"
     );
-    about(finding(Severity::Error, "announces-block-of-another", message)).causes(consequence)
+    Some(about(finding(Severity::Error, "announces-block-of-another", message)).causes(consequence))
 }
 
 /// The way out depends on which of the two fields is the right one.
@@ -86,7 +96,44 @@ fn mend(what: &Announced) -> &'static str {
 /// Nobody announces the block, though its node announces something.
 fn unheard(name: &NodeName, block: Block, what: &Announced) -> Finding {
     let message = format!("nobody announces {block}, in which the Pods of node `{name}` live");
-    let evidence = [format!("its Pods live in {block}"), format!("it announces {}", super::spaced(&what.blocks))];
+    let announced = if what.blocks.is_empty() { "nothing".to_owned() } else { super::spaced(&what.blocks) };
+    let evidence =
+        [format!("its Pods live in {block}"), format!("{}: announces {announced}", field_of(name, what.field))];
     let finding = finding(Severity::Error, "pods-not-announced", message).about(ObjectRef::node(name)).seen(evidence);
-    finding.causes("routers do not know the way to these Pods").help("make the field that is announced show this block")
+    let help = match what.blocks.is_empty() {
+        true => {
+            "the field that is announced is empty: see whether the node's agent runs and has written its CiliumNode"
+        }
+        false => "make the field that is announced show this block",
+    };
+    finding.causes("routers do not know the way to these Pods").help(help)
+}
+
+/// Advertisements that no peer of any node gets: a label that is mistyped looks like this.
+pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
+    use crate::observed::ObservedKind::{BgpClusterConfig, BgpPeerConfig};
+    let is_blind = [BgpClusterConfig, BgpPeerConfig].iter().any(|kind| observed.blind_spot(*kind).is_some());
+    if is_blind || observed.nodes.is_empty() || !observed.is_on("enable-bgp-control-plane") {
+        return Vec::new();
+    }
+    let sent: BTreeSet<&str> = observed
+        .nodes
+        .values()
+        .flat_map(|node| observed.advertisements_of(node))
+        .map(|advertisement| advertisement.name.as_str())
+        .collect();
+    let silent =
+        observed.announcing.advertisements.iter().filter(|advertisement| !sent.contains(advertisement.name.as_str()));
+    let finding = |advertisement: &crate::observed::Advertisement| {
+        let name = advertisement.name.escape_debug();
+        let message = format!("no peer of any node gets what CiliumBGPAdvertisement `{name}` announces");
+        let labels: Vec<String> = advertisement.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let subject = ObjectRef { kind: "CiliumBGPAdvertisement", name: advertisement.name.clone() };
+        let finding = finding(Severity::Warning, "advertisement-of-nobody", message).about(subject);
+        let finding = finding.seen([format!("its labels: {}", labels.join(" "))]);
+        finding
+            .causes("what it lists is not announced, by whatever nodes it was meant for")
+            .help("a CiliumBGPPeerConfig must choose it by these labels, and a CiliumBGPClusterConfig name that peer config for some node")
+    };
+    silent.map(finding).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::finding;
 use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use crate::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
-use crate::observed::{ModeSeen, Node, Observed, SettingSource};
+use crate::observed::{FamilyUse, ModeSeen, Node, Observed, ObservedKind, SettingSource};
 
 /// Two nodes whose Pods live in the same addresses.
 pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
@@ -13,6 +13,12 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
     let mut homes: Vec<(&NodeName, Block)> = Vec::new();
     for name in names {
         homes.extend(observed.lives_in(name).into_iter().map(|block| (name, block)));
+    }
+    if !observed.knows_homes() {
+        // Whichever of the fields counts: what two nodes show may be held by both.
+        homes.extend(observed.shown_blocks());
+        homes.sort();
+        homes.dedup();
     }
     let ranges: Vec<(Range, usize)> =
         homes.iter().enumerate().map(|(place, (_, block))| (block.range(), place)).collect();
@@ -61,14 +67,20 @@ pub(super) fn changes_at_restart(observed: &Observed) -> Vec<Finding> {
         .cilium_nodes
         .keys()
         .flat_map(|name| observed.lives_in(name).into_iter().map(move |block| (block.range(), name)));
-    let homes = RangeIndex::new(homes);
+    let nexts = observed.nodes.values().flat_map(|node| {
+        Family::BOTH
+            .into_iter()
+            .filter_map(|family| Some((at_next_start(observed, node, family)?.0.range(), &node.name)))
+    });
+    // Where Pods live, and where they will.
+    let homes = RangeIndex::new(homes.chain(nexts));
     let mut findings = Vec::new();
     for node in observed.nodes.values() {
         for family in Family::BOTH {
             let lived = observed.cilium_node_shows(&node.name, family).map(|(block, _)| block);
             let (Some(lived), Some((next, source))) = (lived, at_next_start(observed, node, family)) else { continue };
             if lived != next {
-                findings.push(moves(node, lived, next, &source, &homes));
+                findings.push(moves(observed, node, lived, next, &source, &homes));
             } else if let Some(spec) = node.spec.get(family).filter(|spec| **spec != lived) {
                 findings.push(overridden(node, *spec, lived, &source));
             }
@@ -77,7 +89,14 @@ pub(super) fn changes_at_restart(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-fn moves(node: &Node, lived: Block, next: Block, source: &str, homes: &RangeIndex<&NodeName>) -> Finding {
+fn moves(
+    observed: &Observed,
+    node: &Node,
+    lived: Block,
+    next: Block,
+    source: &str,
+    homes: &RangeIndex<&NodeName>,
+) -> Finding {
     let name = &node.name;
     let others: BTreeSet<&NodeName> =
         homes.overlapping(&next.range()).map(|(_, other)| *other).filter(|other| *other != name).collect();
@@ -88,11 +107,21 @@ fn moves(node: &Node, lived: Block, next: Block, source: &str, homes: &RangeInde
     let lost = format!("after a restart of the agent every Pod of `{name}` must be made anew");
     let help =
         "re-create the Node object with the block that its Pods live in, or drain the node and restart its agent";
-    let (severity, consequence) = match others.is_empty() {
-        true => (Severity::Warning, lost),
-        false => (
-            Severity::Error,
-            format!("{lost}, and {next} is then held twice: the Pods of {} live there", super::named(&others)),
+    let are_there = others.iter().any(|other| observed.lives_in(other).iter().any(|block| block.overlaps(next)));
+    let twice = match are_there {
+        true => format!("the Pods of {} live there", super::named(&others)),
+        false => format!("{} takes it too", super::named(&others)),
+    };
+    // Settings of this very node may say otherwise, and cannot be seen.
+    let hidden = [ObservedKind::CiliumNodeConfig, ObservedKind::CiliumDaemonSet]
+        .into_iter()
+        .find(|kind| observed.blind_spot(*kind).is_some());
+    let (severity, consequence) = match (others.is_empty(), hidden) {
+        (true, None) => (Severity::Warning, lost),
+        (false, None) => (Severity::Error, format!("{lost}, and {next} is then held twice: {twice}")),
+        (_, Some(kind)) => (
+            Severity::Warning,
+            format!("unless {}, which could not be read, sets an address range for it: {lost}", kind.resource()),
         ),
     };
     finding(severity, "block-changes-at-restart", message)
@@ -139,11 +168,40 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
         let lives = observed.lives_in(&node.name);
         format!("`{}`: Node {}, CiliumNode {}", node.name, super::spaced(node.spec.iter()), super::spaced(lives))
     };
-    let finding =
-        finding(Severity::Info, "node-spec-not-used", message).seen(nodes.iter().take(super::NAMED).map(line));
+    let seen = nodes.iter().take(super::NAMED).map(line);
+    if observed.is_announced_by_unknown_rules() {
+        let finding = finding(Severity::Error, "announced-block-not-known", message).seen(seen);
+        let finding = finding.causes("up to Cilium 1.11 the Node's block is announced, and Pods are lost with other nodes than their own; from 1.12 on it is harmless");
+        return vec![finding.help("the version could not be told: give it with --cilium-version")];
+    }
+    let finding = finding(Severity::Info, "node-spec-not-used", message).seen(seen);
     vec![
         finding
             .causes("harmless to this Cilium, which does not read it; a cloud's route controller or kube-router would")
             .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes stay without"),
+    ]
+}
+
+/// In ipam `kubernetes` an agent waits, without an end, until its Node has a block of each family that is on.
+pub(super) fn nodes_without_block(observed: &Observed) -> Vec<Finding> {
+    if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
+        return Vec::new();
+    }
+    // An annotation that is not read has a finding of its own.
+    let lacks = |node: &&Node| {
+        let lives = observed.lives_in(&node.name);
+        let has =
+            |family: Family| lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some();
+        Family::BOTH.into_iter().any(|family| observed.cilium.use_of(family) == FamilyUse::Required && !has(family))
+    };
+    let names: Vec<&NodeName> = observed.nodes.values().filter(lacks).map(|node| &node.name).collect();
+    let [first, ..] = &names[..] else { return Vec::new() };
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    let message = format!("{} {verb} no block of a family that is switched on", super::named(&names));
+    let finding = finding(Severity::Warning, "node-without-block", message).about(ObjectRef::node(first));
+    let finding = finding.seen([format!("Node `{first}`: no spec.podCIDRs, and no annotation that is read")]);
+    let finding = finding.causes("their agents wait for one, without an end, and no Pod starts there");
+    vec![
+        finding.help(format!("`cilium-ipam plan` gives them one; `cilium-ipam explain {first}` tells why it does not")),
     ]
 }

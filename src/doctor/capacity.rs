@@ -42,9 +42,9 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
 
 fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
     let PoolUse { pool, family, total, used, reserved, free, .. } = pool_use;
-    let usable = total.checked_sub(*reserved).filter(|usable| *usable > 0)?;
-    let percent = used.saturating_mul(100) / usable;
-    (percent >= NEARLY).then_some(())?;
+    let usable = total.saturating_sub(*reserved);
+    let percent = used.saturating_mul(100).checked_div(usable).unwrap_or(100);
+    (percent >= NEARLY || *free == 0).then_some(())?;
     let message = match free {
         0 => format!("pool `{}` has no free {family} block", pool.name),
         _ => format!("pool `{}` has {free} of {usable} {family} blocks left", pool.name),
@@ -72,7 +72,7 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
     let ranges = observed.cilium.cluster_pool(ranges)?;
     let size: u8 = observed.common_setting(size)?.value.parse().ok()?;
     let blocks = |range: &Block| 1u128.checked_shl(u32::from(size.checked_sub(range.prefix_len())?));
-    let total: u128 = ranges.iter().filter_map(blocks).sum();
+    let total = ranges.iter().filter_map(blocks).fold(0u128, u128::saturating_add);
     let is_inside = |block: &&Block| ranges.iter().any(|range| range.contains(**block));
     let used = observed.cilium_nodes.values().flat_map(|node| &node.pod_cidrs).filter(is_inside).count() as u128;
     (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;

@@ -1,7 +1,7 @@
 //! What Cilium this is: each conclusion with its evidence and its certainty.
 
 use crate::model::IpamMode;
-use crate::observed::{AnnotationReads, Evidence, ModeSeen, NodeCidrAllocation, Observed, ObservedKind};
+use crate::observed::{AnnotationReads, Evidence, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, Speaker};
 
 /// How sure a conclusion is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,52 +70,71 @@ fn version(observed: &Observed) -> Conclusion {
 }
 
 fn mode(observed: &Observed) -> Conclusion {
-    let is_written = observed.cilium.settings.as_ref().is_some_and(|settings| settings.contains_key("ipam"));
+    let about = "ipam";
+    let source = match observed.common_setting("ipam") {
+        _ if observed.cilium.mode_said.is_some() => "--ipam".to_owned(),
+        Some(setting) => setting.source.to_string(),
+        None => "cilium-config has no `ipam`: the default since 1.9".to_owned(),
+    };
+    let is_said = observed.cilium.mode_said.is_some() || observed.common_setting(about).is_some();
+    let certainty = if is_said { Certainty::Certain } else { Certainty::Likely };
     match observed.cilium.mode() {
-        ModeSeen::NoSettings => conclusion("ipam", "unknown", "no cilium-config was seen", Certainty::Unknown),
-        ModeSeen::Unknown(mode) => {
-            conclusion("ipam", mode.escape_debug().to_string(), "cilium-config", Certainty::Certain)
-        }
-        ModeSeen::Known(mode) if is_written => conclusion("ipam", mode.as_str(), "cilium-config", Certainty::Certain),
-        ModeSeen::Known(mode) => {
-            conclusion("ipam", mode.as_str(), "cilium-config has no `ipam`: the default since 1.9", Certainty::Likely)
-        }
+        ModeSeen::NoSettings => conclusion(about, "unknown", "no cilium-config was seen", Certainty::Unknown),
+        ModeSeen::Unknown(mode) => conclusion(about, mode.escape_debug().to_string(), source, certainty),
+        ModeSeen::Known(mode) => conclusion(about, mode.as_str(), source, certainty),
     }
 }
 
 fn annotations(observed: &Observed) -> Conclusion {
     let about = "pod-CIDR annotations";
-    if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
-        return conclusion(about, "not read", "only ipam kubernetes reads them", Certainty::Certain);
-    }
-    match observed.cilium.annotation_reads() {
-        AnnotationReads::Yes(_) => {
+    match (observed.cilium.mode(), observed.cilium.annotation_reads()) {
+        (ModeSeen::NoSettings | ModeSeen::Unknown(_), _) => {
+            conclusion(about, "unknown", "the IPAM mode is not known", Certainty::Unknown)
+        }
+        (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::Yes(_)) => {
             conclusion(about, "read where spec.podCIDRs is empty", "version and annotate-k8s-node", Certainty::Certain)
         }
-        AnnotationReads::GateClosed => {
-            conclusion(about, "not read", "annotate-k8s-node is not \"true\"", Certainty::Certain)
+        (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::GateClosed) => {
+            let by_node = observed.node_configs.iter().any(|config| config.defaults.contains_key("annotate-k8s-node"));
+            let value = if by_node { "depends on the node" } else { "not read" };
+            conclusion(about, value, "annotate-k8s-node", Certainty::Certain)
         }
-        AnnotationReads::VersionUnknown => conclusion(about, "unknown", "the version is not known", Certainty::Unknown),
+        (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::VersionUnknown) => {
+            conclusion(about, "unknown", "the version is not known", Certainty::Unknown)
+        }
+        (ModeSeen::Known(_), _) => conclusion(about, "not read", "only ipam kubernetes reads them", Certainty::Certain),
     }
 }
 
 fn bgp(observed: &Observed) -> Conclusion {
-    let kinds = [ObservedKind::BgpPeeringPolicy, ObservedKind::BgpClusterConfig, ObservedKind::BgpAdvertisement];
-    match observed.speaker() {
-        Some(speaker) => {
-            let announcing = observed.nodes.values().filter(|node| observed.announces(node).is_some()).count();
-            conclusion(
-                "pod CIDRs by BGP",
-                speaker.to_string(),
-                format!("announced for {announcing} nodes"),
-                Certainty::Certain,
-            )
-        }
-        None if kinds.iter().any(|kind| observed.blind_spot(*kind).is_some()) => {
-            conclusion("pod CIDRs by BGP", "unknown", "its objects could not be read", Certainty::Unknown)
-        }
-        None => conclusion("pod CIDRs by BGP", "not announced", "cilium-config and BGP objects", Certainty::Certain),
+    use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
+    let about = "pod CIDRs by BGP";
+    let unknown = |why: &str| conclusion(about, "unknown", why, Certainty::Unknown);
+    let kinds = [BgpPeeringPolicy, BgpClusterConfig, BgpPeerConfig, BgpAdvertisement];
+    let Some(speaker) = observed.speaker() else {
+        return match observed.cilium.settings {
+            None => unknown("no cilium-config was seen"),
+            Some(_)
+                if kinds.iter().any(|kind| observed.blind_spot(*kind).is_some())
+                    && observed.is_on("enable-bgp-control-plane") =>
+            {
+                unknown("its objects could not be read")
+            }
+            Some(_) => conclusion(about, "not announced", "cilium-config and BGP objects", Certainty::Certain),
+        };
+    };
+    if speaker != Speaker::MetalLb && kinds.iter().any(|kind| observed.blind_spot(*kind).is_some()) {
+        return unknown("not all of its objects could be read");
     }
+    if observed.is_announced_by_unknown_rules() {
+        return unknown("which field is announced depends on the version");
+    }
+    if !observed.is_host_scoped() {
+        return unknown("not judged in this IPAM mode");
+    }
+    let announcing = observed.nodes.values().filter(|node| observed.announces(node).is_some()).count();
+    let of = observed.nodes.len();
+    conclusion(about, speaker.to_string(), format!("announced for {announcing} of {of} nodes"), Certainty::Certain)
 }
 
 fn controller_manager(observed: &Observed) -> Conclusion {

@@ -27,7 +27,7 @@ const NAMED: usize = 10;
 
 /// All findings, the worst first. Without files, rules on files have nothing to say, and without what routers hold, those on routes.
 pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 14] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 16] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -36,7 +36,9 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> 
         blocks::held_twice,
         blocks::changes_at_restart,
         blocks::unused_specs,
+        blocks::nodes_without_block,
         announcing::blocks_of_others,
+        announcing::advertisements_of_nobody,
         annotations::faults,
         cilium_nodes::orphans,
         cilium_nodes::refused,

@@ -41,6 +41,14 @@ fn over(name: &NodeName, block: Block, range: &Range, what: &str) -> Finding {
 fn native_routing(observed: &Observed, family: Family) -> Option<Block> {
     let setting = |key| observed.common_setting(key).map(|setting| setting.value);
     let is_native = setting("routing-mode") == Some("native") || setting("tunnel") == Some("disabled");
+    let masquerade = match family {
+        Family::Ipv4 => "enable-ipv4-masquerade",
+        Family::Ipv6 => "enable-ipv6-masquerade",
+    };
+    // Masquerading is on unless it is said; ip-masq-agent has a list of its own.
+    if setting(masquerade) == Some("false") || observed.is_on("enable-ip-masq-agent") {
+        return None;
+    }
     let key = match family {
         Family::Ipv4 => "ipv4-native-routing-cidr",
         Family::Ipv6 => "ipv6-native-routing-cidr",
@@ -98,7 +106,9 @@ pub(super) fn of_files(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Nodes whose Pods live in a block of none of the pools.
 fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
-    let is_outside = |block: &Block| !desired.pools.values().any(|pool| pool.contains(*block));
+    let has_family = |family: Family| desired.pools.values().any(|pool| pool.families().any(|of| of == family));
+    let is_outside =
+        |block: &Block| has_family(block.family()) && !desired.pools.values().any(|pool| pool.contains(*block));
     let names: Vec<&NodeName> =
         observed.nodes.keys().filter(|name| observed.lives_in(name).iter().any(is_outside)).collect();
     let [first, ..] = &names[..] else { return None };

@@ -1,8 +1,11 @@
 //! LoadBalancer addresses that nothing announces.
 
+use std::net::IpAddr;
+
 use super::finding;
-use crate::lbipam::LbService;
+use crate::lbipam::{ClassUse, LbService};
 use crate::model::{Finding, ObjectRef, Selector, Severity};
+use crate::net::Range;
 use crate::observed::{Observed, ObservedKind};
 
 const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
@@ -20,7 +23,7 @@ fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     if kinds.iter().any(|kind| observed.blind_spot(*kind).is_some()) {
         return None;
     }
-    let is_on = |key| observed.common_setting(key).is_some_and(|setting| setting.value == "true");
+    let is_on = |key| observed.is_on(key);
     // MetalLB's own configuration decides which ones, and is not read.
     if is_on("bgp-announce-lb-ip") {
         return None;
@@ -49,7 +52,7 @@ fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
 /// it gets no finding.
 pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     let Some(announcements) = announcements(observed) else { return Vec::new() };
-    let is_on = |key| observed.common_setting(key).is_some_and(|setting| setting.value == "true");
+    let is_on = |key| observed.is_on(key);
     if !is_on("enable-bgp-control-plane") && !is_on("enable-l2-announcements") {
         return Vec::new();
     }
@@ -63,13 +66,13 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
             service.class.as_deref().is_none_or(|class| class == L2_CLASS) && selected(&announcements.l2, service);
         by_bgp || by_l2
     };
-    let is_ours =
-        |service: &&LbService| service.class.as_deref().is_none_or(|class| [BGP_CLASS, L2_CLASS].contains(&class));
-    let silent = observed
-        .services
-        .values()
-        .filter(is_ours)
-        .filter(|service| !service.ingress.is_empty() && !is_announced(service));
+    // Addresses that something else gave, such as those of nodes, are that one's business.
+    let rules = observed.lb_rules();
+    let is_ours = |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+    let pools: Vec<Range> = observed.load_balancer_ranges().map(|(_, range)| range).collect();
+    let is_of_pool = |address: &IpAddr| pools.iter().any(|range| range.contains(&Range::from(*address)));
+    let silent = observed.services.values().filter(is_ours);
+    let silent = silent.filter(|service| service.ingress.iter().any(is_of_pool) && !is_announced(service));
     let finding = |service: &LbService| {
         let name = service.name.to_string();
         let message = format!(

@@ -64,6 +64,10 @@ pub fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Explanation, UnknownSubject> {
+    let node = subject.parse::<NodeName>().ok().and_then(|name| observed.nodes.get(&name));
+    if let Some(node) = node {
+        return Ok(Explanation::Node(node::explain(node, desired, observed, plan)));
+    }
     if let Ok(address) = subject.parse::<IpAddr>() {
         return Ok(Explanation::Range(range::explain(subject, Range::from(address), desired, observed, plan)));
     }
@@ -74,20 +78,19 @@ pub fn explain(
     if let Some(service) = service.and_then(|name| observed.services.get(&name)) {
         return Ok(Explanation::Service(service::explain(service, observed)));
     }
-    match subject.parse::<NodeName>().ok().and_then(|name| observed.nodes.get(&name)) {
-        Some(node) => Ok(Explanation::Node(node::explain(node, desired, observed, plan))),
-        None => {
-            Err(UnknownSubject { subject: subject.escape_debug().to_string(), nearest: nearest(subject, observed) })
-        }
-    }
+    Err(UnknownSubject { subject: subject.escape_debug().to_string(), nearest: nearest(subject, observed) })
 }
 
-/// ` (did you mean …?)`, where something is near.
+/// What is near, in words that fit behind the message.
 fn nearest(subject: &str, observed: &Observed) -> String {
     const NEAR: f64 = 0.7;
+    let of_name = observed.services.keys().find(|service| service.name() == subject);
+    if let Some(service) = of_name {
+        return format!("; a Service is asked for as `{}`", service.to_string().escape_debug());
+    }
     let nodes = observed.nodes.keys().map(ToString::to_string);
     let names = nodes.chain(observed.services.keys().map(ToString::to_string));
-    let scored = names.map(|name| (strsim::jaro_winkler(subject, &name), name));
+    let scored = names.map(|name| (strsim::jaro_winkler(&subject.to_lowercase(), &name), name));
     let best = scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0));
     best.map(|(_, name)| format!("; did you mean `{}`?", name.escape_debug())).unwrap_or_default()
 }

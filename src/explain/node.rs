@@ -6,7 +6,7 @@ use super::{FORMAT_VERSION, RequirementResult, requirements};
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Labels, PoolName};
 use crate::net::{Block, Range, Slots};
-use crate::observed::{Node, Observed, Reading};
+use crate::observed::{HoldingField, Node, Observed};
 use crate::plan::{NodeChange, Plan, Reason, Target, foreign_ranges, node_changes};
 
 /// All about a node's block.
@@ -36,8 +36,8 @@ pub struct HeldBlock {
     pub block: String,
     /// The field that shows it.
     pub field: String,
-    /// Whether the agent would take it from there.
-    pub read: bool,
+    /// What it means to this Cilium.
+    pub meaning: &'static str,
     /// The pool that it lies in.
     pub pool: Option<String>,
 }
@@ -69,25 +69,50 @@ pub struct Skipped {
 pub(super) fn explain(node: &Node, desired: &Desired, observed: &Observed, plan: &Plan) -> NodeExplanation {
     let change = node_changes(&plan.changes).find(|change| change.node == node.name);
     let ranked = ranked(desired);
-    let held = observed.holds(node);
-    let pool_of = |block: Block| desired.pools.values().find(|pool| pool.contains(block));
-    let holds = held.iter().map(|holding| HeldBlock {
-        block: holding.block.to_string(),
-        field: holding.field.to_string(),
-        read: holding.reading == Reading::Read,
-        pool: pool_of(holding.block).map(|pool| pool.name.to_string()),
-    });
     let chosen = change.and_then(|change| change.pool.as_ref());
     NodeExplanation {
         format_version: FORMAT_VERSION,
         node: node.name.to_string(),
         labels: node.labels.clone(),
-        holds: holds.collect(),
+        holds: shown(node, desired, observed),
         decided_by: decided_by(node, desired, &ranked, change),
         outcome: outcome(node, plan, change),
         skipped: change.map(|change| skipped(change, desired, observed, plan)).unwrap_or_default(),
         pools: ranked.into_iter().map(|pool| considered(pool, node, chosen, change)).collect(),
     }
+}
+
+/// Every field that shows a block.
+fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> {
+    let fields = [
+        (HoldingField::NodeSpec, &node.spec),
+        (HoldingField::Annotation, &node.annotation),
+        (HoldingField::OldAnnotation, &node.old_annotation),
+    ];
+    let of_node = fields.into_iter().flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)));
+    let read = observed.read_from_node(node);
+    let of_node = of_node.map(|(field, block)| match (observed.knows_homes(), read.contains(&block)) {
+        (false, _) => (field, block, "not known whether its agent takes it"),
+        (true, true) => (field, block, "its agent takes it when it starts"),
+        (true, false) => (field, block, "its agent does not take it"),
+    });
+    let lives = observed.lives_in(&node.name);
+    let cilium_node = observed.cilium_nodes.get(&node.name);
+    let published = cilium_node.into_iter().flat_map(|node| &node.pod_cidrs);
+    let allocated = cilium_node.into_iter().flat_map(|node| &node.allocated).flat_map(|(_, blocks)| blocks);
+    let of_cilium_node = published.chain(allocated).map(|block| match lives.contains(block) {
+        true => (HoldingField::CiliumNode, *block, "its Pods live here"),
+        false => (HoldingField::CiliumNode, *block, "not known whether its Pods live here"),
+    });
+    let pool =
+        |block: Block| desired.pools.values().find(|pool| pool.contains(block)).map(|pool| pool.name.to_string());
+    let held = |(field, block, meaning): (HoldingField, Block, &'static str)| HeldBlock {
+        block: block.to_string(),
+        field: field.to_string(),
+        meaning,
+        pool: pool(block),
+    };
+    of_node.chain(of_cilium_node).map(held).collect()
 }
 
 /// Best first: priority, then number of requirements, then name.

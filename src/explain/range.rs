@@ -115,8 +115,11 @@ impl Asking {
                 .map(|block| (block, HoldingField::CiliumNode.as_str()))
                 .chain(allocated.map(|block| (block, "spec.ipam.pools.allocated")))
             {
-                let meaning =
-                    if lives.contains(block) { "Pods of this node live here" } else { "not used by this IPAM mode" };
+                let meaning = match (observed.knows_homes(), lives.contains(block)) {
+                    (false, _) => "not known whether Pods live here",
+                    (true, true) => "Pods of this node live here",
+                    (true, false) => "not used by this IPAM mode",
+                };
                 self.add(block.range(), format!("CiliumNode/{}", node.name), field, meaning);
             }
         }
@@ -137,6 +140,7 @@ impl Asking {
                     .as_ref()
                     .is_some_and(|what| field == HoldingField::NodeSpec && what.blocks.contains(block));
                 let meaning = match (is_read, is_announced) {
+                    _ if !observed.knows_homes() => "not known whether its agent takes it",
                     (true, true) => "its agent takes it, and announces it",
                     (true, false) => "its agent takes it",
                     (false, true) => "announced by BGP, though its agent does not take it",

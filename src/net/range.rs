@@ -87,6 +87,11 @@ impl Range {
             .then(|| Range::from_numbers(self.family, self.first.max(other.first), self.last.min(other.last)))
     }
 
+    /// By what ranges are sorted.
+    pub fn first_and_family(&self) -> (Family, IpAddr) {
+        (self.family, self.first())
+    }
+
     /// The addresses of this range in front of another one.
     pub fn before(&self, other: &Range) -> Option<Range> {
         let last = other.first.checked_sub(1)?.min(self.last);

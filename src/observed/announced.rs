@@ -41,10 +41,37 @@ pub struct Announced {
     pub blocks: Vec<Block>,
 }
 
+impl Announced {
+    /// Whether a block of that family is announced at all.
+    pub fn family_is_announced(&self, family: Family) -> bool {
+        self.blocks.is_empty() || self.blocks.iter().any(|block| block.family() == family)
+    }
+}
+
 impl Observed {
-    /// The speaker, where one is switched on and has anything to do.
+    /// Whether it is known where Pods live.
+    pub fn knows_homes(&self) -> bool {
+        matches!(
+            self.cilium.mode(),
+            ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool)
+        )
+    }
+
+    /// Whether what is announced depends on the version, and the version is not known.
+    pub fn is_announced_by_unknown_rules(&self) -> bool {
+        let mode = self.cilium.mode();
+        let depends = match self.speaker() {
+            Some(Speaker::MetalLb) => mode == ModeSeen::Known(IpamMode::ClusterPool),
+            Some(Speaker::PeeringPolicy) => mode == ModeSeen::Known(IpamMode::Kubernetes),
+            Some(Speaker::ClusterConfig) | None => false,
+        };
+        depends && self.cilium.version.is_none()
+    }
+
+    /// The speaker, where one is switched on and has anything to do. Of both kinds of control-plane objects, which one counts depends on
+    /// the node.
     pub fn speaker(&self) -> Option<Speaker> {
-        let is_on = |key| self.common_setting(key).is_some_and(|setting| super::cilium::is_true(setting.value));
+        let is_on = |key| self.is_on(key);
         let version = self.cilium.version.map(|(version, _)| version);
         let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
         if is_on("bgp-announce-pod-cidr") && !is_at_least(17) {
@@ -55,7 +82,6 @@ impl Observed {
         }
         let (old, new) = (!self.announcing.policies.is_empty(), !self.announcing.cluster_configs.is_empty());
         match (old && !is_at_least(19), new && (version.is_none() || is_at_least(16))) {
-            // A policy that selects a node wins over the newer objects there (`pkg/bgpv1/agent` @ 1.16).
             (true, _) => Some(Speaker::PeeringPolicy),
             (false, true) => Some(Speaker::ClusterConfig),
             (false, false) => None,
@@ -64,7 +90,7 @@ impl Observed {
 
     /// The blocks that a node announces; `None` where it announces none.
     pub fn announces(&self, node: &Node) -> Option<Announced> {
-        let speaker = self.speaker()?;
+        let speaker = self.speaker_of(node)?;
         let field = match speaker {
             Speaker::MetalLb => self.field_of_metal_lb()?,
             Speaker::PeeringPolicy => {
@@ -79,6 +105,10 @@ impl Observed {
                 self.is_host_scoped().then_some(HoldingField::CiliumNode)?
             }
         };
+        // In multi-pool it is pools that are announced, and elsewhere nobody knows where Pods live.
+        if self.is_announced_by_unknown_rules() || !self.is_host_scoped() {
+            return None;
+        }
         let blocks = match field {
             HoldingField::CiliumNode => {
                 self.cilium_nodes.get(&node.name).map(|node| node.pod_cidrs.clone()).unwrap_or_default()
@@ -86,6 +116,16 @@ impl Observed {
             _ => node.spec.iter().copied().collect(),
         };
         Some(Announced { speaker, field, blocks })
+    }
+
+    /// A policy that selects a node wins over the newer objects there (`pkg/bgpv1/agent` @ 1.16).
+    fn speaker_of(&self, node: &Node) -> Option<Speaker> {
+        let speaker = self.speaker()?;
+        let is_later = self.cilium.version.is_none_or(|(version, _)| version.is_at_least(16, 0));
+        let is_selected = self.announcing.policies.iter().any(|policy| policy.nodes.matches(&node.labels));
+        let has_newer = is_later && !self.announcing.cluster_configs.is_empty();
+        let passes_on = speaker == Speaker::PeeringPolicy && !is_selected && has_newer;
+        Some(if passes_on { Speaker::ClusterConfig } else { speaker })
     }
 
     /// What the peers of a node get, by `CiliumBGPClusterConfig`.
@@ -142,8 +182,11 @@ impl Observed {
                 .collect(),
             ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) => {
                 let published = |family| self.cilium_node_shows(name, family).map(|(block, _)| block);
+                let is_host_scoped = self.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
                 match self.nodes.get(name).filter(|_| cilium_node.is_none()) {
                     Some(node) => self.read_from_node(node),
+                    // `cluster-pool-v2beta` gave a node several.
+                    None if !is_host_scoped => cilium_node.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
                     None => Family::BOTH.into_iter().filter_map(published).collect(),
                 }
             }

@@ -63,6 +63,8 @@ pub struct ClusterConfig {
 /// A `CiliumBGPAdvertisement`.
 #[derive(Clone, Debug)]
 pub struct Advertisement {
+    /// Name.
+    pub name: String,
     /// Its labels, by which peers choose it.
     pub labels: Labels,
     /// Whether it has an entry of type `PodCIDR`.
@@ -170,7 +172,7 @@ struct EntryService {
 struct L2PolicySpec {
     service_selector: Option<WrittenSelector>,
     #[serde(default, rename = "loadBalancerIPs")]
-    load_balancer_ips: bool,
+    load_balancer_ips: Option<bool>,
 }
 
 /// One that cannot be understood selects nothing.
@@ -224,6 +226,7 @@ impl Announcing {
         };
         let services = spec.advertisements.iter().filter(balances).filter_map(|entry| entry.selector.as_ref());
         self.advertisements.push(Advertisement {
+            name: metadata.name,
             labels: metadata.labels,
             pod_cidrs: if announces { PodCidrs::Announced } else { PodCidrs::Kept },
             services: services.map(selector).collect(),
@@ -233,7 +236,7 @@ impl Announcing {
 
     pub(super) fn read_l2_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { spec, .. } = serde_json::from_str::<Named<L2PolicySpec>>(json)?;
-        if spec.load_balancer_ips {
+        if spec.load_balancer_ips == Some(true) {
             self.l2_policies.push(L2Policy { services: everything_if_absent(spec.service_selector.as_ref()) });
         }
         Ok(())

@@ -16,6 +16,8 @@ pub struct Cilium {
     pub version: Option<(CiliumVersion, Evidence)>,
     /// `cilium-config`; `None` when there is none.
     pub settings: Option<BTreeMap<String, String>>,
+    /// The IPAM mode, where a person says it.
+    pub mode_said: Option<IpamMode>,
     /// When `cilium-config` was last written, RFC 3339, where the server tells.
     pub settings_written: Option<String>,
     /// Arguments of the DaemonSet's agent; they win over the settings.
@@ -97,8 +99,13 @@ pub enum AnnotationKeys {
 impl Cilium {
     /// `ipam` of `cilium-config`; absent means `cluster-pool` since 1.9.
     pub fn mode(&self) -> ModeSeen {
-        let Some(settings) = &self.settings else { return ModeSeen::NoSettings };
-        match settings.get("ipam").map(String::as_str) {
+        if let Some(mode) = self.mode_said {
+            return ModeSeen::Known(mode);
+        }
+        if self.settings.is_none() {
+            return ModeSeen::NoSettings;
+        }
+        match self.setting("ipam") {
             None => ModeSeen::Known(IpamMode::ClusterPool),
             Some(text) => text.parse().map_or_else(|()| ModeSeen::Unknown(text.to_owned()), ModeSeen::Known),
         }
@@ -139,7 +146,8 @@ impl Cilium {
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
-        self.settings.as_ref()?.get(key).map(String::as_str)
+        let of_config = || self.settings.as_ref()?.get(key);
+        self.agent_arguments.get(key).or_else(of_config).map(String::as_str)
     }
 }
 

@@ -89,7 +89,16 @@ impl Reader {
             ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
-        outcome.map_err(|error| ReadError::new(kind, json, &error))
+        match outcome.map_err(|error| ReadError::new(kind, json, &error)) {
+            // Nothing is planned from these: the rest can be examined without them.
+            Err(error) if ObservedKind::OF_EXAMINATIONS.contains(&kind) => {
+                if self.observed.blind_spot(kind).is_none() {
+                    self.hidden(kind, error.to_string());
+                }
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     /// Notes in which version the server serves a kind.

@@ -128,37 +128,52 @@ impl From<AgentView> for Agent {
     }
 }
 
-/// `--key=value` of a container's command line; `--key` alone means true.
+/// `--key=value` or `--key value` of a container's command line; `--key` alone means true.
 pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
-    let words = container.command.iter().chain(&container.args).filter_map(|word| word.strip_prefix("--"));
-    let pair = |word: &str| {
-        let (key, value) = word.split_once('=').unwrap_or((word, "true"));
-        (key.to_owned(), value.to_owned())
-    };
-    words.map(pair).collect()
+    let mut words = container.command.iter().chain(&container.args).peekable();
+    let mut arguments = BTreeMap::new();
+    while let Some(word) = words.next() {
+        let Some(flag) = word.strip_prefix("--") else { continue };
+        let (key, value) = match flag.split_once('=') {
+            Some((key, value)) => (key, value.to_owned()),
+            None => {
+                (flag, words.next_if(|next| !next.starts_with('-')).map_or_else(|| "true".to_owned(), Clone::clone))
+            }
+        };
+        arguments.insert(key.to_owned(), value);
+    }
+    arguments
 }
 
 impl Observed {
     /// What an agent that starts on a node with these labels now would be set to.
     pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
-        if let Some(value) = self.cilium.agent_arguments.get(key) {
-            return Some(Setting { value, source: SettingSource::Argument });
-        }
         let of_node = self.node_configs.iter().rev().find_map(|config| {
             let value = config.defaults.get(key).filter(|_| config.nodes.matches(labels))?;
             Some(Setting { value, source: SettingSource::NodeConfig(&config.name) })
         });
-        of_node.or_else(|| self.common_setting(key))
+        match self.cilium.agent_arguments.contains_key(key) {
+            true => self.common_setting(key),
+            false => of_node.or_else(|| self.common_setting(key)),
+        }
     }
 
-    /// What agents are set to by `cilium-config`.
+    /// What agents are set to, but for settings of single nodes.
     pub fn common_setting(&self, key: &str) -> Option<Setting<'_>> {
+        if let Some(value) = self.cilium.agent_arguments.get(key) {
+            return Some(Setting { value, source: SettingSource::Argument });
+        }
         let value = self.cilium.settings.as_ref()?.get(key)?;
         Some(Setting { value, source: SettingSource::ConfigMap })
     }
 
     /// Whether a setting of a node is on; absent is off.
-    pub fn is_on(&self, node: &Node, key: &str) -> bool {
+    pub fn is_on_at(&self, node: &Node, key: &str) -> bool {
         self.setting(&node.labels, key).is_some_and(|setting| super::cilium::is_true(setting.value))
+    }
+
+    /// Whether a setting of all nodes is on; absent is off.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.common_setting(key).is_some_and(|setting| super::cilium::is_true(setting.value))
     }
 }

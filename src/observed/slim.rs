@@ -104,6 +104,9 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["data", "tunnel"],
             &["data", "ipv4-native-routing-cidr"],
             &["data", "ipv6-native-routing-cidr"],
+            &["data", "enable-ipv4-masquerade"],
+            &["data", "enable-ipv6-masquerade"],
+            &["data", "enable-ip-masq-agent"],
             &["data", "ipv4-range"],
             &["data", "ipv6-range"],
         ],
@@ -142,7 +145,7 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
 }
 
 /// The arguments that are read.
-const ARGUMENTS: [&str; 13] = [
+const ARGUMENTS: [&str; 20] = [
     "--allocate-node-cidrs",
     "--cluster-cidr",
     "--ipam",
@@ -156,6 +159,13 @@ const ARGUMENTS: [&str; 13] = [
     "--ipv4-range",
     "--ipv6-range",
     "--enable-bgp-control-plane",
+    "--enable-l2-announcements",
+    "--bgp-announce-pod-cidr",
+    "--bgp-announce-lb-ip",
+    "--routing-mode",
+    "--tunnel",
+    "--ipv4-native-routing-cidr",
+    "--ipv6-native-routing-cidr",
 ];
 
 fn is_read(word: &str) -> bool {
@@ -168,10 +178,17 @@ fn slim_container(container: &Value) -> Value {
     for key in ["name", "image"] {
         copy(container, &mut slimmed, &[key]);
     }
-    let read = |word: &&Value| word.as_str().is_some_and(is_read);
     for key in ["command", "args"] {
-        let words: Vec<Value> =
-            container.get(key).and_then(Value::as_array).into_iter().flatten().filter(read).cloned().collect();
+        let mut words: Vec<Value> = Vec::new();
+        let mut keeps_value = false;
+        for word in container.get(key).and_then(Value::as_array).into_iter().flatten() {
+            let text = word.as_str().unwrap_or_default();
+            if is_read(text) || (keeps_value && !text.starts_with('-')) {
+                words.push(word.clone());
+            }
+            // `--key value`.
+            keeps_value = is_read(text) && !text.contains('=');
+        }
         if !words.is_empty() {
             slimmed[key] = words.into();
         }

@@ -126,8 +126,8 @@ fn finding_text(finding: &Finding) -> String {
     text
 }
 
-/// An examination as SARIF 2.1.0, for code scanning.
-pub fn sarif(findings: &[Finding]) -> Value {
+/// An examination as SARIF 2.1.0, for code scanning. `place` stands for what lies in no file: scanners refuse a result without a place.
+pub fn sarif(findings: &[Finding], place: &str) -> Value {
     let mut rules: Vec<&str> = findings.iter().map(|finding| finding.rule.0).collect();
     rules.sort_unstable();
     rules.dedup();
@@ -140,30 +140,29 @@ pub fn sarif(findings: &[Finding]) -> Value {
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules.iter().map(|rule| json!({"id": rule})).collect::<Vec<_>>(),
             }},
-            "results": findings.iter().map(sarif_result).collect::<Vec<_>>(),
+            "results": findings.iter().map(|finding| sarif_result(finding, place)).collect::<Vec<_>>(),
         }],
     })
 }
 
-fn sarif_result(finding: &Finding) -> Value {
+fn sarif_result(finding: &Finding, place: &str) -> Value {
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Info => "note",
     };
     let logical = finding.subject.as_ref().map(|subject| json!({"fullyQualifiedName": subject.to_string()}));
-    let physical = finding.origin.as_ref().map(|origin| {
-        json!({"artifactLocation": {"uri": &*origin.file}, "region": {"startLine": origin.line, "startColumn": origin.column}})
-    });
-    let mut location = serde_json::Map::new();
-    location.extend(physical.map(|place| ("physicalLocation".to_owned(), place)));
-    location.extend(logical.map(|place| ("logicalLocations".to_owned(), json!([place]))));
-    let locations: Vec<Value> = if location.is_empty() { Vec::new() } else { vec![location.into()] };
+    let (file, line, column) = finding.origin.as_ref().map_or((place, 1, 1), |at| (&*at.file, at.line, at.column));
+    let physical = json!({"artifactLocation": {"uri": file}, "region": {"startLine": line, "startColumn": column}});
+    let mut location = json!({"physicalLocation": physical});
+    if let Some(logical) = logical {
+        location["logicalLocations"] = json!([logical]);
+    }
     json!({
         "ruleId": finding.rule.0,
         "level": level,
         "message": {"text": sentences(finding)},
-        "locations": locations,
+        "locations": [location],
     })
 }
 

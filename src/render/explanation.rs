@@ -38,9 +38,8 @@ fn of_node(node: &NodeExplanation) -> String {
     text.push_str(&line(&format!("outcome     {}", node.outcome)));
     text.push_str(&line(&format!("decided by  {}", node.decided_by)));
     for held in &node.holds {
-        let read = if held.read { "read by its agent" } else { "not read by its agent" };
         let pool = held.pool.as_ref().map_or_else(|| "of no pool".to_owned(), |pool| format!("of pool {pool}"));
-        text.push_str(&line(&format!("holds       {} in {}, {read}, {pool}", held.block, held.field)));
+        text.push_str(&line(&format!("shows       {} in {}: {}; {pool}", held.block, held.field, held.meaning)));
     }
     for skipped in &node.skipped {
         text.push_str(&line(&format!("skipped     {}: {}", lower_blocks(skipped.blocks), skipped.why)));

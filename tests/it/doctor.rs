@@ -247,7 +247,7 @@ const CASES: &[Case] = &[
         rules: &["annotation-not-used"],
         breaks: |objects| {
             object(objects, "Node", "n1")["metadata"]["annotations"] =
-                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.1.0/24"});
+                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.6.0/24"});
         },
     },
     Case {
@@ -389,6 +389,41 @@ const CASES: &[Case] = &[
             object(objects, "CiliumLoadBalancerIPPool", "outside")["spec"]["disabled"] = true.into();
         },
     },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["address-not-announced", "advertisement-of-nobody"],
+        breaks: |objects| {
+            object(objects, "CiliumBGPAdvertisement", "racks")["metadata"]["labels"] = json!({"for": "rakcs"});
+        },
+    },
+    Case {
+        base: Base::Kubernetes,
+        rules: &["node-without-block"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["spec"] = json!({});
+            objects.retain(|object| object["kind"] != "CiliumNode" || object["metadata"]["name"] != "n1");
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["outside-cluster-cidr"],
+        breaks: |objects| {
+            object(objects, "Node", "n1")["spec"] = json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
+            object(objects, "Pod", "kube-controller-manager-n1")["spec"]["containers"][0]["command"] =
+                json!(["kube-controller-manager", "--allocate-node-cidrs", "--cluster-cidr", "10.99.0.0/16"]);
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
+        rules: &["block-changes-at-restart", "node-without-block"],
+        breaks: |objects| {
+            // An argument outweighs the settings.
+            let agent = object(objects, "DaemonSet", "cilium");
+            agent["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--ipam", "kubernetes"]);
+            object(objects, "Node", "n1")["spec"] = json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});
+            objects.retain(|object| object["kind"] != "CiliumNode" || object["metadata"]["name"] != "n2");
+        },
+    },
 ];
 
 const POOLS: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
@@ -523,10 +558,10 @@ fn what_real_routers_hold_in_the_incident() {
 
 #[test]
 fn what_real_routers_hold_besides() {
-    // As it should be, but that one is missing, one is left over, and one is a part of another: an aggregate is nothing.
+    // As it should be, but that one is missing, one is left over, and one is a part of another.
     let mut routes: Vec<(&str, &str)> =
         vec![("10.5.113.0/24", "192.0.2.11"), ("10.5.115.0/24", "192.0.2.12"), ("10.5.114.0/24", "192.0.2.13")];
-    routes.extend([("10.5.118.0/24", "192.0.2.99"), ("10.5.113.128/25", "192.0.2.12"), ("10.5.0.0/16", "192.0.2.12")]);
+    routes.extend([("10.5.118.0/24", "192.0.2.99"), ("10.5.113.128/25", "192.0.2.12")]);
     let report = by_rib(&routes, &["--cilium-version", "1.12.19"]);
     let expected = ["node-spec-not-used", "route-missing", "route-stale", "route-too-specific"];
     assert_eq!(rules(&report), expected.map(str::to_owned).into());
@@ -631,4 +666,108 @@ fn what_is_hidden_is_said_and_not_judged() {
         .map(|(message, _)| message.split(' ').next().unwrap().to_owned())
         .collect();
     assert!(hidden.contains("ciliumbgpadvertisements.cilium.io") && hidden.contains("deployments.apps"), "{hidden:?}");
+}
+
+/// The severity of the findings of a rule.
+fn severities(report: &Value, rule: &str) -> Vec<String> {
+    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
+    findings.map(|finding| finding["severity"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_nodes_that_will_take_the_same_block() {
+    let mut objects = healthy(Base::Kubernetes);
+    for name in ["n1", "n2"] {
+        object(&mut objects, "Node", name)["spec"] = json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});
+    }
+    let report = on_file(&objects);
+    assert_eq!(severities(&report, "block-changes-at-restart"), ["error", "error"]);
+    assert!(
+        told(&report, "block-changes-at-restart")[0].1.ends_with("held twice: node `n2` takes it too"),
+        "{report:#}"
+    );
+}
+
+#[test]
+fn the_incident_of_an_unknown_version_is_not_called_harmless() {
+    let file = std::fs::read_to_string(repository().join("examples/wrong-block/cluster.yaml")).unwrap();
+    let folder = Folder::new(&[("cluster.yaml", &file.replace("cilium/cilium:v1.11.9", "mirror/cilium@sha256:00"))]);
+    let report = folder.run(&["doctor", "-o", "json", "--cluster", "cluster.yaml"]).expect(2).json();
+    assert_eq!(rules(&report), ["announced-block-not-known".to_owned()].into());
+    let settled =
+        folder.run(&["doctor", "-o", "json", "--cluster", "cluster.yaml", "--cilium-version", "1.11.9"]).expect(2);
+    assert!(rules(&settled.json()).contains("announces-block-of-another"));
+}
+
+#[test]
+fn without_settings_blocks_that_two_nodes_show_are_still_found() {
+    let mut objects = healthy(Base::Kubernetes);
+    objects.retain(|object| ["Node", "CiliumNode"].contains(&object["kind"].as_str().unwrap()));
+    for kind in ["Node", "CiliumNode"] {
+        let spec = &mut object(&mut objects, kind, "n1")["spec"];
+        *spec = if kind == "Node" {
+            json!({"podCIDR": "10.20.2.0/24", "podCIDRs": ["10.20.2.0/24"]})
+        } else {
+            json!({"ipam": {"podCIDRs": ["10.20.2.0/24"]}})
+        };
+    }
+    let report = with_pool(&objects, POOLS);
+    assert_eq!(severities(&report, "block-held-twice"), ["error"]);
+    let unknown = report["cluster"].as_array().unwrap().iter().filter(|one| one["certainty"] == "unknown").count();
+    assert_eq!(unknown, 5, "{:#}", report["cluster"]);
+}
+
+/// A report with RIB files of this text.
+fn with_ribs(objects: &[Value], ribs: &[&str]) -> Value {
+    let folder = Folder::new(&[]);
+    folder.write("cluster.json", json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string());
+    let mut words = vec![
+        "doctor".to_owned(),
+        "-o".into(),
+        "json".into(),
+        "--fail-on".into(),
+        "never".into(),
+        "--cluster".into(),
+        "cluster.json".into(),
+    ];
+    for (index, text) in ribs.iter().enumerate() {
+        folder.write(&format!("rib{index}.json"), text);
+        words.extend(["--rib".to_owned(), format!("rib{index}.json")]);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    folder.run(&words).expect(0).json()
+}
+
+fn frr(routes: &[(&str, &str)]) -> String {
+    let path = |hop: &str| json!([{"valid": true, "bestpath": true, "nexthops": [{"ip": hop}]}]);
+    let routes: serde_json::Map<String, Value> =
+        routes.iter().map(|(prefix, hop)| ((*prefix).to_owned(), path(hop))).collect();
+    json!({"vrfId": 0, "routes": routes}).to_string()
+}
+
+#[test]
+fn routes_of_several_routers_count_together() {
+    let objects = healthy(Base::Kubernetes);
+    let default = ("0.0.0.0/0", "192.0.2.254");
+    let first = frr(&[default, ("10.20.1.0/24", "192.0.2.1"), ("10.20.2.0/24", "192.0.2.2")]);
+    let second = frr(&[("10.20.3.0/24", "192.0.2.3"), ("10.30.0.0/28", "192.0.2.3")]);
+    let empty = r#"{"vrfId": 0, "routes": {}}"#;
+    assert_eq!(with_ribs(&objects, &[&first, &second, empty])["findings"], json!([]));
+    let aggregate = with_ribs(&objects, &[&first, &frr(&[("10.20.0.0/16", "192.0.2.254")])]);
+    assert_eq!(severities(&aggregate, "route-missing"), ["info"]);
+    assert_eq!(severities(&with_ribs(&objects, &[empty]), "route-missing"), ["error", "error", "error"]);
+    // Of a hop that is no node it is not known whose it is.
+    let spine = with_ribs(&objects, &[&first, &second, &frr(&[("10.20.1.128/25", "172.31.0.1")])]);
+    assert_eq!(severities(&spine, "route-too-specific"), ["warning"]);
+}
+
+#[test]
+fn files_with_errors_do_not_hide_the_cluster() {
+    let folder = Folder::new(&[("pools/a.yaml", "kind: IPPool\n")]);
+    let file = repository().join("examples/wrong-block/cluster.yaml");
+    let words = ["doctor", "-o", "json", "--cluster", file.to_str().unwrap()];
+    let report = folder.run(&words).expect(2).json();
+    assert!(rules(&report).contains("announces-block-of-another") && rules(&report).len() > 1, "{report:#}");
+    let alone = folder.run(&[&words[..], &["--no-pools"]].concat()).expect(2).json();
+    assert_eq!(rules(&alone), ["announces-block-of-another".to_owned()].into());
 }

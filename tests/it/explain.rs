@@ -51,3 +51,19 @@ fn json_and_unknown_names() {
     let hostile = Folder::new(&[]).run(&["explain", "\u{1b}[31m", "--cluster", "/dev/null"]);
     assert!(!hostile.all().contains('\u{1b}'), "{}", hostile.all());
 }
+
+#[test]
+fn every_field_that_shows_a_block_with_what_it_means_here() {
+    let words = ["explain", "master1", "examples/racks/pools", "--cluster", "examples/wrong-block/cluster.yaml"];
+    let text = run(repository(), &words).expect(0).stdout;
+    assert!(
+        text.contains("shows       10.5.112.0/24 in spec.podCIDRs: its agent does not take it; of no pool"),
+        "{text}"
+    );
+    assert!(
+        text.contains("shows       10.5.113.0/24 in CiliumNode.spec.ipam.podCIDRs: its Pods live here; of no pool"),
+        "{text}"
+    );
+    let words = ["explain", "cni", "examples/load-balancer/pools", "--cluster", "examples/load-balancer/cluster.yaml"];
+    assert!(run(repository(), &words).expect(1).stderr.contains("a Service is asked for as `default/cni`"));
+}

@@ -9,8 +9,8 @@ use super::{Rib, Route, Usage};
 use crate::desired::Desired;
 use crate::doctor::{finding, named, spaced};
 use crate::model::{Finding, NodeName, ObjectRef, Severity};
-use crate::net::{Block, Range, RangeIndex, merge};
-use crate::observed::Observed;
+use crate::net::{Block, Family, Range, RangeIndex, merge};
+use crate::observed::{Observed, ObservedKind};
 
 struct Audit<'o> {
     observed: &'o Observed,
@@ -26,15 +26,13 @@ struct Audit<'o> {
 
 /// What is wrong with the routes of these routers together: a route that one of two families' files holds is not missing in the other.
 pub(in crate::doctor) fn audit(ribs: &[Rib], desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
-    if ribs.is_empty() {
+    if ribs.is_empty() || !observed.knows_homes() {
         return Vec::new();
     }
     let audit = Audit::new(desired, observed);
     let mut findings: Vec<Finding> =
         ribs.iter().flat_map(|rib| rib.routes.iter().flat_map(|route| audit.route(rib, route))).collect();
-    for rib in ribs {
-        findings.extend(audit.missing(rib));
-    }
+    findings.extend(audit.missing(ribs));
     findings
 }
 
@@ -64,7 +62,9 @@ impl<'o> Audit<'o> {
     fn route(&self, rib: &Rib, route: &Route) -> Vec<Finding> {
         let range = route.prefix.range();
         // A wider route than all that is ours is an aggregate or the default route.
-        if route.paths.is_empty() || !self.ours.iter().any(|ours| ours.contains(&range)) {
+        let place = self.ours.partition_point(|ours| ours.first_and_family() <= range.first_and_family());
+        let is_ours = place.checked_sub(1).is_some_and(|before| self.ours[before].contains(&range));
+        if route.paths.is_empty() || !is_ours {
             return Vec::new();
         }
         let homes: Vec<(&NodeName, Block)> = self.homes.overlapping(&range).map(|(_, home)| *home).collect();
@@ -74,8 +74,11 @@ impl<'o> Audit<'o> {
         if let Some((owner, block)) = homes.iter().find(|(_, block)| block.contains(route.prefix)) {
             return vec![self.too_specific(rib, route, owner, *block)];
         }
-        let is_single = range.first() == range.last();
-        if !homes.is_empty() || (is_single && self.services.contains(&range.first())) {
+        // Addresses of Services may be announced together.
+        let is_of_services = self.services.range(range.first()..=range.last()).next().is_some();
+        let is_blind = self.observed.blind_spot(ObservedKind::Service).is_some();
+        let is_balanced = self.observed.load_balancer_ranges().any(|(_, balancers)| balancers.overlaps(&range));
+        if !homes.is_empty() || is_of_services || (is_blind && is_balanced) {
             return Vec::new();
         }
         vec![self.stale(rib, route)]
@@ -132,6 +135,10 @@ impl<'o> Audit<'o> {
         let leads = self.leads_to(route, Usage::Used);
         let is_owner = !leads.is_empty() && leads.iter().all(|node| *node == owner);
         let (severity, consequence) = match is_owner {
+            _ if leads.is_empty() => (
+                Severity::Warning,
+                "the longer prefix wins, and whose it is cannot be told from its next hop".to_owned(),
+            ),
             true => (Severity::Warning, "it leads to the right node, and costs every router a route".to_owned()),
             false => (Severity::Error, format!("the longer prefix wins: packets to these Pods do not reach `{owner}`")),
         };
@@ -151,31 +158,47 @@ impl<'o> Audit<'o> {
         finding.help("restart the agent that announces it, or remove the static route")
     }
 
-    /// Blocks of nodes that announce, of a family that the file has.
-    fn missing(&self, rib: &Rib) -> Vec<Finding> {
-        let held: BTreeSet<Block> =
-            rib.routes.iter().filter(|route| !route.paths.is_empty()).map(|route| route.prefix).collect();
+    /// Blocks of nodes that announce, of a family that one of the routers has any route of; where none has any, of every family.
+    fn missing(&self, ribs: &[Rib]) -> Vec<Finding> {
+        let routes = ribs.iter().flat_map(|rib| &rib.routes).filter(|route| !route.paths.is_empty());
+        let held: BTreeSet<Block> = routes.map(|route| route.prefix).collect();
+        let families: BTreeSet<Family> = held.iter().map(|block| block.family()).collect();
+        let wider = RangeIndex::new(held.iter().map(|block| (block.range(), *block)));
         let mut findings = Vec::new();
-        for node in self.observed.nodes.values().filter(|node| self.observed.announces(node).is_some()) {
-            let of_family = |block: &Block| held.iter().next().is_none_or(|first| first.family() == block.family());
-            for block in
-                self.observed.lives_in(&node.name).into_iter().filter(of_family).filter(|block| !held.contains(block))
-            {
-                let message =
-                    format!("routers have no route to {block}, in which the Pods of node `{}` live", node.name);
-                let finding = finding(Severity::Error, "route-missing", message).about(ObjectRef::node(&node.name));
-                let finding = finding.seen([format!(
-                    "{}: {} routes, none of them to {block}",
-                    rib.source.escape_debug(),
-                    held.len()
-                )]);
-                findings.push(
-                    finding
-                        .causes("Pods of this node are not reached from outside")
-                        .help("check the BGP session of the node with `cilium bgp peers`, and the routers' filters"),
-                );
+        for (node, what) in self.observed.nodes.values().filter_map(|node| Some((node, self.observed.announces(node)?)))
+        {
+            let is_judged = |block: &Block| families.is_empty() || families.contains(&block.family());
+            let blocks = self.observed.lives_in(&node.name).into_iter().filter(is_judged);
+            for block in blocks.filter(|block| !held.contains(block) && what.family_is_announced(block.family())) {
+                let aggregate =
+                    wider.overlapping(&block.range()).map(|(_, wider)| *wider).find(|wider| wider.contains(block));
+                findings.push(without_route(ribs, &node.name, block, aggregate, held.len()));
             }
         }
         findings
     }
+}
+
+fn without_route(ribs: &[Rib], node: &NodeName, block: Block, aggregate: Option<Block>, held: usize) -> Finding {
+    let sources: Vec<&str> = ribs.iter().map(|rib| rib.source.as_str()).collect();
+    let evidence = format!("{}: {}, none of them to {block}", sources.join(", ").escape_debug(), routes(held));
+    let about = |severity, message: String| {
+        finding(severity, "route-missing", message).about(ObjectRef::node(node)).seen([evidence])
+    };
+    let Some(aggregate) = aggregate else {
+        let finding = about(
+            Severity::Error,
+            format!("routers have no route to {block}, in which the Pods of node `{node}` live"),
+        );
+        let finding = finding.causes("Pods of this node are not reached from outside");
+        return finding.help("check the BGP session of the node with `cilium bgp peers`, and the routers' filters");
+    };
+    let message = format!("routers have no route to {block} of node `{node}` but the wider {aggregate}");
+    let finding =
+        about(Severity::Info, message).causes("whoever announces the wider route must know the way to this node");
+    finding.help("ask the router that makes this summary with `--rib`, too")
+}
+
+fn routes(number: usize) -> String {
+    if number == 1 { "1 route".to_owned() } else { format!("{number} routes") }
 }

@@ -3,22 +3,26 @@
 use serde_json::Value;
 
 use super::{Path, Route, Usage};
-use crate::net::Block;
 
 /// The routes; `None` where the JSON is of something else.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
-    json.get("vrfId")?;
+    ["vrfId", "routerId", "localAS"].iter().find_map(|key| json.get(key))?;
     let routes = json.get("routes")?.as_object()?;
-    routes.iter().map(|(prefix, paths)| route(prefix, paths)).collect()
+    let routes: Option<Vec<Option<Route>>> = routes.iter().map(|(prefix, paths)| route(prefix, paths)).collect();
+    Some(routes?.into_iter().flatten().collect())
 }
 
-fn route(prefix: &str, paths: &Value) -> Option<Route> {
+/// The default route is left out.
+fn route(prefix: &str, paths: &Value) -> Option<Option<Route>> {
     let paths = paths.as_array()?.iter().filter(|path| path["valid"] == true);
-    Some(Route { prefix: Block::lenient(prefix).ok()?, paths: paths.map(path).collect() })
+    let prefix = super::prefix(prefix)?;
+    Some(prefix.map(|prefix| Route { prefix, paths: paths.map(path).collect() }))
 }
 
 fn path(path: &Value) -> Path {
-    let is_used = ["bestpath", "multipath"].iter().any(|key| path[key] == true);
+    // Of a single prefix, `bestpath` is an object.
+    let flags = [&path["bestpath"], &path["multipath"], &path["bestpath"]["overall"]];
+    let is_used = flags.iter().any(|flag| **flag == true);
     let next = path["nexthops"].as_array().into_iter().flatten().map(|hop| &hop["ip"]);
     let mut hops = Vec::new();
     for hop in next.chain([&path["peerId"]]).filter_map(|text| text.as_str()?.parse().ok()) {

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::{Path, Route, Usage};
-use crate::net::Block;
 
 /// Path attributes that carry a next hop: NEXT_HOP and MP_REACH_NLRI (RFC 4271, RFC 4760).
 const NEXT_HOPS: [u64; 2] = [3, 14];
@@ -11,13 +10,16 @@ const NEXT_HOPS: [u64; 2] = [3, 14];
 /// The routes; `None` where the JSON is of something else, or empty, which says nothing.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
     let routes = json.as_object().filter(|routes| !routes.is_empty())?;
-    routes.iter().map(|(prefix, paths)| route(prefix, paths)).collect()
+    let routes: Option<Vec<Option<Route>>> = routes.iter().map(|(prefix, paths)| route(prefix, paths)).collect();
+    Some(routes?.into_iter().flatten().collect())
 }
 
-fn route(prefix: &str, paths: &Value) -> Option<Route> {
+/// The default route is left out.
+fn route(prefix: &str, paths: &Value) -> Option<Option<Route>> {
     let paths = paths.as_array().filter(|paths| !paths.is_empty())?;
     let paths = paths.iter().map(path).collect::<Option<_>>()?;
-    Some(Route { prefix: Block::lenient(prefix).ok()?, paths })
+    let prefix = super::prefix(prefix)?;
+    Some(prefix.map(|prefix| Route { prefix, paths }))
 }
 
 fn path(path: &Value) -> Option<Path> {

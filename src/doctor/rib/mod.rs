@@ -82,11 +82,20 @@ impl Rib {
     }
 }
 
+/// A prefix; `Some(None)` for the default route, and `None` for what is no prefix.
+fn prefix(text: &str) -> Option<Option<Block>> {
+    if ["0.0.0.0/0", "::/0"].contains(&text) {
+        return Some(None);
+    }
+    Block::lenient(text).ok().map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const FRR: &str = r#"{"vrfId": 0, "routerId": "192.0.2.254", "routes": {
+        "0.0.0.0/0": [{"valid": true, "bestpath": true, "nexthops": [{"ip": "192.0.2.9"}]}],
         "10.20.1.0/24": [{"valid": true, "bestpath": true, "peerId": "192.0.2.1", "nexthops": [{"ip": "192.0.2.1", "afi": "ipv4", "used": true}]}],
         "10.20.2.0/24": [{"valid": true, "multipath": true, "peerId": "192.0.2.9", "nexthops": [{"ip": "192.0.2.2"}]},
                          {"valid": true, "peerId": "192.0.2.3", "nexthops": [{"ip": "192.0.2.3"}]},

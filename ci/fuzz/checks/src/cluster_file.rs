@@ -29,7 +29,7 @@ pub fn check(data: &[u8]) {
     std::fs::write(&path, data).expect("the file can be written");
     let Some((observed, plan, cluster)) = planned(&path) else { return };
     promises::assert_plan(&plan, &worlds::directory().desired, &observed);
-    let _ = block_on(snapshot(&cluster, Extent::Examination));
+    let _ = block_on(snapshot(&cluster));
     let before = text(&path);
     let Some(applied) = apply(&cluster, observed, plan) else { return };
     drop(cluster);
