@@ -7,6 +7,8 @@ mod classic;
 mod cluster_file;
 mod determinism;
 mod doctor;
+mod doctor_cluster;
+mod doctor_rules;
 mod examples;
 mod explain;
 mod hostile_server;

@@ -33,6 +33,7 @@ pub(in crate::doctor) fn audit(ribs: &[Rib], desired: Option<&Desired>, observed
     let mut findings: Vec<Finding> =
         ribs.iter().flat_map(|rib| rib.routes.iter().flat_map(|route| audit.route(rib, route))).collect();
     findings.extend(audit.missing(ribs));
+    findings.extend(audit.unknown_origins(ribs));
     findings
 }
 
@@ -156,6 +157,26 @@ impl<'o> Audit<'o> {
         let finding = finding
             .causes("packets to it go to a node that drops them, and whoever gets the block next is not reached");
         finding.help("restart the agent that announces it, or remove the static route")
+    }
+
+    /// Routes to nodes' blocks of which neither next hop nor peer is a node: a router stands between.
+    fn unknown_origins(&self, ribs: &[Rib]) -> Option<Finding> {
+        let is_home = |route: &&Route| {
+            self.homes.overlapping(&route.prefix.range()).any(|(_, (_, block))| *block == route.prefix)
+        };
+        let is_unknown = |route: &&Route| !route.paths.is_empty() && self.leads_to(route, Usage::Used).is_empty();
+        let unknown: Vec<(&Rib, &Route)> = ribs
+            .iter()
+            .flat_map(|rib| rib.routes.iter().filter(is_home).filter(is_unknown).map(move |route| (rib, route)))
+            .collect();
+        let (rib, first) = unknown.first()?;
+        let message = format!(
+            "of {} it cannot be told from which node: neither next hop nor peer is a node",
+            routes(unknown.len())
+        );
+        let finding = finding(Severity::Info, "route-of-unknown-origin", message).seen(self.evidence(rib, first));
+        let finding = finding.causes("whether they lead to the right node is not judged");
+        Some(finding.help("give the RIB of the routers that the nodes peer with"))
     }
 
     /// Blocks of nodes that announce, of a family that one of the routers has any route of; where none has any, of every family.
