@@ -3,6 +3,7 @@
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::examination::sentences;
+use super::text::printable;
 use crate::model::{Finding, Severity};
 
 /// The report as XML text. What is below `fails` is a passed case with its text as output.
@@ -16,13 +17,13 @@ pub fn junit(findings: &[Finding], fails: Option<Severity>) -> Result<String, St
         let status =
             if is_failure { TestCaseStatus::non_success(NonSuccessKind::Failure) } else { TestCaseStatus::success() };
         let subject = finding.subject.as_ref().map_or_else(|| "cluster".to_owned(), ToString::to_string);
-        let mut case = TestCase::new(format!("{} {subject}", finding.rule), status);
+        let mut case = TestCase::new(printable(&format!("{} {subject}", finding.rule)).into_owned(), status);
         case.set_classname(finding.severity.as_str());
         if is_failure {
-            case.status.set_message(finding.message.clone());
-            case.status.set_description(sentences(finding));
+            case.status.set_message(printable(&finding.message).into_owned());
+            case.status.set_description(printable(&sentences(finding)).into_owned());
         } else {
-            case.set_system_out(sentences(finding));
+            case.set_system_out(printable(&sentences(finding)).into_owned());
         }
         suite.add_test_case(case);
     }

@@ -69,6 +69,37 @@ fn folder() -> Folder {
             &format!(r#""name":"{h}""#),
             &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#),
         ),
+        item(
+            "cilium.io/v2/CiliumNode",
+            &format!(r#""name":"refused","ownerReferences":[{{"kind":"{h}"}}]"#),
+            &format!(
+                r#""spec":{{"ipam":{{"pools":{{"allocated":[{{"pool":"{h}","cidrs":["{h}"]}}]}}}}}},"status":{{"ipam":{{"operator-status":{{"error":"{h}"}}}}}}"#
+            ),
+        ),
+        item(
+            "cilium.io/v2/CiliumBGPAdvertisement",
+            &format!(r#""name":"{h}","labels":{{"{h}":"{h}"}}"#),
+            r#""spec":{"advertisements":[{"advertisementType":"PodCIDR"}]}"#,
+        ),
+        item(
+            "cilium.io/v2/CiliumNodeConfig",
+            &format!(r#""name":"{h}","namespace":"kube-system""#),
+            &format!(r#""spec":{{"nodeSelector":{{}},"defaults":{{"ipv4-range":"{h}"}}}}"#),
+        ),
+        item(
+            "v1/Pod",
+            r#""name":"cilium-a","namespace":"kube-system","labels":{"k8s-app":"cilium"}"#,
+            &format!(
+                r#""spec":{{"nodeName":"{h}","containers":[{{"name":"cilium-agent","image":"{h}:v1.18.0"}}]}},"status":{{"startTime":"{h}"}}"#
+            ),
+        ),
+        item(
+            "v1/Pod",
+            r#""name":"cilium-b","namespace":"kube-system","labels":{"k8s-app":"cilium"}"#,
+            &format!(
+                r#""spec":{{"nodeName":"{h}","containers":[{{"name":"cilium-agent","image":"x:v1.19.3"}}]}},"status":{{"startTime":"1{h}"}}"#
+            ),
+        ),
         item("cilium.io/v2/CiliumNode", r#""name":"labels""#, &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#)),
         item(
             "cilium.io/v2alpha1/CiliumLoadBalancerIPPool",
@@ -123,7 +154,8 @@ fn folder() -> Folder {
     let claims = format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system"}},"data":{{"claims.json":"{text}"}}}}"#
     );
-    let settings = format!(r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true""#);
+    let settings =
+        format!(r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true","enable-bgp-control-plane":"true""#);
     let yaml = format!("metadata: {{name: z, labels: {{a: \"{}\"}}}}", HOSTILE.replace("\\uDB40\\uDC41", ""));
     Folder::new(&[
         ("cluster.json", &cluster("1.19.3", &settings, &items)),
@@ -148,7 +180,7 @@ fn folder() -> Folder {
 fn nothing_harmful_is_printed_anywhere() {
     let folder = folder();
     let on = ["--cluster", "cluster.json"];
-    let commands: [(&[&str], i32); 13] = [
+    let commands: [(&[&str], i32); 21] = [
         (&["plan", "--full"], 0),
         (&["plan", "-o", "json"], 0),
         (&["plan", "-o", "markdown"], 0),
@@ -157,6 +189,14 @@ fn nothing_harmful_is_printed_anywhere() {
         (&["show", "pools"], 0),
         (&["show", "lb"], 0),
         (&["show", "lb", "-o", "json"], 0),
+        (&["doctor"], 2),
+        (&["doctor", "-o", "json"], 2),
+        (&["doctor", "-o", "sarif"], 2),
+        (&["doctor", "-o", "junit"], 2),
+        (&["doctor", "bad"], 2),
+        (&["explain", "labels"], 0),
+        (&["explain", "10.0.0.0/8"], 0),
+        (&["explain", "\u{1b}[31m"], 1),
         (&["plan", "bad"], 3),
         (&["plan", "bad", "-o", "markdown"], 3),
         (&["plan", "evil"], 3),
