@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # exchange.sh CACHE: two FRR routers in network namespaces of their own. One announces what stands on standard input, a line
 # `PREFIX NEXT_HOP` each; the other one hears it, and its `show bgp ipv4 unicast json` is printed. Everything ends with this script.
+# Exits with 75 where the kernel gives no namespaces or no overlay.
 set -euo pipefail
 root=$1/root
 if [ "${2:-}" != inside ]; then
+  unshare --map-root-user --net --mount --pid --fork --kill-child true || exit 75
   exec unshare --map-root-user --net --mount --pid --fork --kill-child "$0" "$1" inside
 fi
 
@@ -11,7 +13,7 @@ fi
 work=$(mktemp -d)
 mount -t tmpfs tmpfs "$work"
 mkdir -p "$work"/{upper,work,root}
-mount -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/root"
+mount -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/root" || exit 75
 mount -t proc proc "$work/root/proc"
 for device in null zero random urandom; do : > "$work/root/dev/$device"; mount --bind "/dev/$device" "$work/root/dev/$device"; done
 

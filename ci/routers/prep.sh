@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # prep.sh CACHE: fetches FRR and what it needs from Debian and unpacks it into CACHE/root, to be entered with chroot.
 # Nothing is installed: apt works on a state of its own inside CACHE. Does nothing when it was done before.
+# Exits with 75 where Debian cannot be reached.
 set -euo pipefail
 cache=$1
 packages=(frr libpam-modules iproute2 util-linux bash coreutils grep)
@@ -15,8 +16,8 @@ apt_options=(-q -y -o Dir::Cache="$apt" -o Dir::State="$apt" -o Dir::State::stat
 rm -rf "$apt" "$root"
 mkdir -p "$apt/lists/partial" "$apt/debs/partial" "$root"/usr/{bin,sbin,lib,lib64} "$root"/{dev,proc,tmp,run,var,etc}
 : > "$apt/status"
-nice apt-get "${apt_options[@]}" update
-nice apt-get "${apt_options[@]}" -o Dir::Cache::archives="$apt/debs" install --download-only "${packages[@]}"
+nice apt-get "${apt_options[@]}" -o APT::Update::Error-Mode=any update || exit 75
+nice apt-get "${apt_options[@]}" -o Dir::Cache::archives="$apt/debs" install --download-only "${packages[@]}" || exit 75
 for link in bin sbin lib lib64; do ln -s "usr/$link" "$root/$link"; done
 for deb in "$apt/debs"/*.deb; do
   dpkg-deb --fsys-tarfile "$deb" | nice tar -x -C "$root" --no-same-owner --keep-directory-symlink \

@@ -11,28 +11,33 @@ use std::process::{Command, Stdio};
 use crate::error::{Error, Result};
 use crate::golang::workspace;
 
+/// What the scripts exit with where the machine is not made for them (EX_TEMPFAIL).
+const CANNOT_HERE: i32 = 75;
 /// Moves the cache, as it does for the programs.
 const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 
 /// Announces IPv4 prefixes with their next hops, which must lie in 192.0.2.0/24, from one router to another one, and gives what that one
-/// prints for `show bgp ipv4 unicast json` once it has all of them.
+/// prints for `show bgp ipv4 unicast json` once it has all of them; `None` where Debian cannot be reached or the kernel has no namespaces
+/// for it, which is said on standard error.
 ///
 /// # Errors
 /// When FRR cannot be fetched, or the routes do not arrive.
-pub fn exchange(routes: &[(&str, &str)]) -> Result<String> {
+pub fn exchange(routes: &[(&str, &str)]) -> Result<Option<String>> {
     let cache = cache();
     fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
     lock.lock().map_err(Error::file(&lock_path))?;
     // With the caller's environment: apt may need its proxy from there.
-    run(&scripts().join("prep.sh"), &cache, "")?;
+    if run(&scripts().join("prep.sh"), &cache, "")?.is_none() {
+        return Ok(None);
+    }
     drop(lock);
     let lines: String = routes.iter().map(|(prefix, hop)| format!("{prefix} {hop}\n")).collect();
     run(&scripts().join("exchange.sh"), &cache, &lines)
 }
 
-fn run(script: &Path, cache: &Path, input: &str) -> Result<String> {
+fn run(script: &Path, cache: &Path, input: &str) -> Result<Option<String>> {
     let mut command = Command::new(script);
     command.arg(cache).env_remove("KUBECONFIG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(Error::file(script))?;
@@ -43,7 +48,11 @@ fn run(script: &Path, cache: &Path, input: &str) -> Result<String> {
     let output = child.wait_with_output().map_err(Error::file(script))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
-        return Ok(text(&output.stdout));
+        return Ok(Some(text(&output.stdout)));
+    }
+    if output.status.code() == Some(CANNOT_HERE) {
+        eprintln!("testbed: no routers here: {} says:\n{}", script.display(), text(&output.stderr));
+        return Ok(None);
     }
     Err(Error::Failed { program: script.display().to_string(), stderr: text(&output.stderr) })
 }
