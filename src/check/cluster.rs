@@ -3,7 +3,7 @@
 use crate::desired::{Desired, Pool};
 use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Family, Range, overlapping_pairs};
-use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind};
+use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser};
 
 fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
@@ -26,17 +26,13 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
 
 /// Pools that reach into addresses which something else uses; those blocks are never handed out.
 pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let services = observed.service_ranges.iter().map(|range| (*range, "the Service CIDR".to_owned()));
     // Of those that the files have, the files alone tell.
-    let is_in_files = |name: &str| desired.address_pools.keys().any(|pool| pool.as_str() == name);
-    let balancers = observed
-        .load_balancer_ranges()
-        .filter(|(name, _)| !is_in_files(name))
-        .map(|(name, range)| (range, format!("CiliumLoadBalancerIPPool `{}`", name.escape_debug())));
-    let nodes = observed.nodes.values().flat_map(|node| {
-        node.addresses.iter().map(move |address| (Range::from(*address), format!("an address of node `{}`", node.name)))
-    });
-    let mut others: Vec<(Range, String)> = services.chain(balancers).chain(nodes).collect();
+    let is_in_files = |user: &OtherUser<'_>| match user {
+        OtherUser::AddressPool(name) => desired.address_pools.keys().any(|pool| pool.as_str() == *name),
+        OtherUser::ServiceCidr | OtherUser::Machine(_) => false,
+    };
+    let others = observed.used_by_others().filter(|(_, user)| !is_in_files(user));
+    let mut others: Vec<(Range, String)> = others.map(|(range, user)| (range, user.to_string())).collect();
     others.sort();
     let mut findings = Vec::new();
     for pool in desired.pools.values() {
@@ -59,17 +55,26 @@ pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed)
     findings
 }
 
-/// Nodes that show the same or overlapping blocks already.
-pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding> {
-    let mut shown: Vec<(&NodeName, Block)> = observed.shown_blocks().collect();
-    shown.sort();
-    shown.dedup();
+/// A node with a block of it.
+pub type Holder<'o> = (&'o NodeName, Block);
+
+/// Pairs of different nodes with blocks that overlap.
+pub fn overlapping_holders<'o>(mut holders: Vec<Holder<'o>>) -> Vec<(Holder<'o>, Holder<'o>)> {
+    holders.sort();
+    holders.dedup();
     let owners: Vec<(Range, usize)> =
-        shown.iter().enumerate().map(|(index, (_, block))| (block.range(), index)).collect();
-    let mut pairs: Vec<_> =
-        overlapping_pairs(owners).into_iter().map(|(a, b)| (shown[a], shown[b])).filter(|(a, b)| a.0 != b.0).collect();
+        holders.iter().enumerate().map(|(index, (_, block))| (block.range(), index)).collect();
+    let pairs = overlapping_pairs(owners).into_iter().map(|(a, b)| (holders[a], holders[b]));
+    let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.0 != b.0).collect();
     pairs.sort();
     pairs.dedup();
+    pairs
+}
+
+/// Nodes that show the same or overlapping blocks already.
+pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let shown: Vec<Holder<'_>> = observed.shown_blocks().collect();
+    let pairs = overlapping_holders(shown);
     let finding = |((first, first_block), (second, second_block)): ((&NodeName, Block), (&NodeName, Block))| {
         let message =
             format!("nodes `{first}` and `{second}` hold overlapping blocks: {first_block} and {second_block}");

@@ -8,6 +8,8 @@ mod files;
 mod load_balancing;
 mod sizes;
 
+pub use cluster::{Holder, overlapping_holders};
+
 use crate::desired::Desired;
 use crate::model::Finding;
 use crate::observed::Observed;

@@ -19,6 +19,7 @@ mod tree;
 mod words;
 mod yaml;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -150,6 +151,16 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// What decides between pools that select a node, more first: priority, then number of requirements. Equal ones are taken by name.
+    pub fn rank(&self) -> (i32, usize) {
+        (self.priority, self.selector.specificity())
+    }
+
+    /// The better one first.
+    pub fn best_first(a: &Pool, b: &Pool) -> Ordering {
+        b.rank().cmp(&a.rank()).then_with(|| a.name.cmp(&b.name))
+    }
+
     /// Whether the block lies in one of the pool's ranges.
     pub fn contains(&self, block: Block) -> bool {
         self.ranges.iter().any(|range| range.block.contains(block))

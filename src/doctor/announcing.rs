@@ -112,7 +112,7 @@ fn unheard(name: &NodeName, block: Block, what: &Announced) -> Finding {
 /// Advertisements that no peer of any node gets: a label that is mistyped looks like this.
 pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
     use crate::observed::ObservedKind::{BgpClusterConfig, BgpPeerConfig};
-    let is_blind = [BgpClusterConfig, BgpPeerConfig].iter().any(|kind| observed.blind_spot(*kind).is_some());
+    let is_blind = observed.is_blind_to_any(&[BgpClusterConfig, BgpPeerConfig]);
     if is_blind || observed.nodes.is_empty() || !observed.is_on("enable-bgp-control-plane") {
         return Vec::new();
     }

@@ -3,29 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::finding;
+use crate::check::{Holder, overlapping_holders};
 use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
-use crate::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
-use crate::observed::{FamilyUse, ModeSeen, Node, Observed, ObservedKind, SettingSource};
+use crate::net::{Block, Family, RangeIndex};
+use crate::observed::{FamilyUse, ModeSeen, Node, Observed, ObservedKind};
 
 /// Two nodes whose Pods live in the same addresses.
 pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
-    let names: BTreeSet<&NodeName> = observed.nodes.keys().chain(observed.cilium_nodes.keys()).collect();
-    let mut homes: Vec<(&NodeName, Block)> = Vec::new();
-    for name in names {
-        homes.extend(observed.lives_in(name).into_iter().map(|block| (name, block)));
-    }
+    let mut homes: Vec<Holder<'_>> = observed.homes().collect();
     if !observed.knows_homes() {
         // Whichever of the fields counts: what two nodes show may be held by both.
         homes.extend(observed.shown_blocks());
-        homes.sort();
-        homes.dedup();
     }
-    let ranges: Vec<(Range, usize)> =
-        homes.iter().enumerate().map(|(place, (_, block))| (block.range(), place)).collect();
-    let pairs = overlapping_pairs(ranges).into_iter().map(|(a, b)| (homes[a], homes[b]));
-    let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.0 != b.0).collect();
-    pairs.sort();
-    let finding = |((first, one), (second, other)): ((&NodeName, Block), (&NodeName, Block))| {
+    let pairs = overlapping_holders(homes);
+    let finding = |((first, one), (second, other)): (Holder<'_>, Holder<'_>)| {
         let message =
             format!("the Pods of nodes `{first}` and `{second}` live in the same addresses: {one} and {other}");
         let evidence = [(first, one), (second, other)].map(|(name, block)| format!("node `{name}`: {block}"));
@@ -49,13 +40,9 @@ fn at_next_start(observed: &Observed, node: &Node, family: Family) -> Option<(Bl
     // It stands in for nothing: the agent waits for a block of its Node first, and overrides it then.
     let overriding = observed.setting(&node.labels, key).filter(|setting| setting.value != "auto");
     match overriding.and_then(|setting| Some((Block::lenient(setting.value).ok()?, setting.source))) {
-        Some((block, source)) => Some((block, named_source(key, source))),
+        Some((block, source)) => Some((block, format!("{key} of {source}"))),
         None => Some((block, read.field.to_string())),
     }
-}
-
-fn named_source(key: &str, source: SettingSource<'_>) -> String {
-    format!("{key} of {source}")
 }
 
 /// In ipam `kubernetes`: nodes whose agent would take another block than it runs with, and those that an override explains.

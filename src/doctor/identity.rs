@@ -114,16 +114,13 @@ fn bgp(observed: &Observed) -> Conclusion {
     let Some(speaker) = observed.speaker() else {
         return match observed.cilium.settings {
             None => unknown("no cilium-config was seen"),
-            Some(_)
-                if kinds.iter().any(|kind| observed.blind_spot(*kind).is_some())
-                    && observed.is_on("enable-bgp-control-plane") =>
-            {
+            Some(_) if observed.is_blind_to_any(&kinds) && observed.is_on("enable-bgp-control-plane") => {
                 unknown("its objects could not be read")
             }
             Some(_) => conclusion(about, "not announced", "cilium-config and BGP objects", Certainty::Certain),
         };
     };
-    if speaker != Speaker::MetalLb && kinds.iter().any(|kind| observed.blind_spot(*kind).is_some()) {
+    if speaker != Speaker::MetalLb && observed.is_blind_to_any(&kinds) {
         return unknown("not all of its objects could be read");
     }
     if observed.is_announced_by_unknown_rules() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::finding;
-use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, Severity};
 use crate::observed::{ModeSeen, Node, NodeCidrAllocation, Observed, ObservedKind};
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
@@ -20,9 +20,8 @@ pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
 
 pub(super) fn modes_of_other_allocators(observed: &Observed) -> Vec<Finding> {
     let mode = match observed.cilium.mode() {
-        ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool) | ModeSeen::NoSettings => {
-            return Vec::new();
-        }
+        _ if observed.knows_homes() => return Vec::new(),
+        ModeSeen::NoSettings => return Vec::new(),
         ModeSeen::Known(mode) => mode.to_string(),
         ModeSeen::Unknown(mode) => mode.escape_debug().to_string(),
     };

@@ -4,23 +4,16 @@ use super::finding;
 use crate::desired::Desired;
 use crate::model::{Finding, NodeName, ObjectRef, Severity};
 use crate::net::{Block, Family, Range, RangeIndex};
-use crate::observed::Observed;
+use crate::observed::{Observed, OtherUser};
 
 /// Blocks of nodes over Service CIDRs, addresses of machines and LoadBalancer pools, and outside the native-routing CIDR.
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
-    let services = observed.service_ranges.iter().map(|range| (*range, "the Service CIDR".to_owned()));
-    let balancers = observed.load_balancer_ranges();
-    let balancers =
-        balancers.map(|(name, range)| (range, format!("CiliumLoadBalancerIPPool `{}`", name.escape_debug())));
-    let machines = observed.nodes.values().flat_map(|node| {
-        node.addresses.iter().map(move |address| (Range::from(*address), format!("an address of node `{}`", node.name)))
-    });
-    let others = RangeIndex::new(services.chain(balancers).chain(machines));
+    let others = RangeIndex::new(observed.used_by_others());
     let mut findings = Vec::new();
     for name in observed.nodes.keys() {
         for block in observed.lives_in(name) {
             if let Some((range, what)) = others.overlapping(&block.range()).next() {
-                findings.push(over(name, block, range, what));
+                findings.push(over(name, block, range, *what));
             }
         }
     }
@@ -28,7 +21,7 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-fn over(name: &NodeName, block: Block, range: &Range, what: &str) -> Finding {
+fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Finding {
     let message = format!("the Pods of node `{name}` live in {block}, which overlaps {range}, {what}");
     let finding = finding(Severity::Error, "block-over-other-addresses", message).about(ObjectRef::node(name));
     let finding = finding.seen([format!("node `{name}`: {block}"), format!("{what}: {range}")]);

@@ -20,16 +20,15 @@ struct Announcements<'o> {
 fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy, L2AnnouncementPolicy};
     let kinds = [BgpPeeringPolicy, BgpClusterConfig, BgpPeerConfig, BgpAdvertisement, L2AnnouncementPolicy];
-    if kinds.iter().any(|kind| observed.blind_spot(*kind).is_some()) {
+    if observed.is_blind_to_any(&kinds) {
         return None;
     }
-    let is_on = |key| observed.is_on(key);
     // MetalLB's own configuration decides which ones, and is not read.
-    if is_on("bgp-announce-lb-ip") {
+    if observed.is_on("bgp-announce-lb-ip") {
         return None;
     }
     let (mut bgp, mut l2) = (Vec::new(), Vec::new());
-    if is_on("enable-bgp-control-plane") {
+    if observed.is_on("enable-bgp-control-plane") {
         let policies = observed
             .announcing
             .policies
@@ -42,7 +41,7 @@ fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
         bgp.sort();
         bgp.dedup();
     }
-    if is_on("enable-l2-announcements") {
+    if observed.is_on("enable-l2-announcements") {
         l2.extend(observed.announcing.l2_policies.iter().map(|policy| &policy.services));
     }
     Some(Announcements { bgp, l2 })
@@ -52,8 +51,7 @@ fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
 /// it gets no finding.
 pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     let Some(announcements) = announcements(observed) else { return Vec::new() };
-    let is_on = |key| observed.is_on(key);
-    if !is_on("enable-bgp-control-plane") && !is_on("enable-l2-announcements") {
+    if !observed.is_on("enable-bgp-control-plane") && !observed.is_on("enable-l2-announcements") {
         return Vec::new();
     }
     let selected = |selectors: &[&Selector], service: &LbService| {

@@ -68,7 +68,8 @@ pub struct Skipped {
 
 pub(super) fn explain(node: &Node, desired: &Desired, observed: &Observed, plan: &Plan) -> NodeExplanation {
     let change = node_changes(&plan.changes).find(|change| change.node == node.name);
-    let ranked = ranked(desired);
+    let mut ranked: Vec<&Pool> = desired.pools.values().collect();
+    ranked.sort_by(|a, b| Pool::best_first(a, b));
     let chosen = change.and_then(|change| change.pool.as_ref());
     NodeExplanation {
         format_version: FORMAT_VERSION,
@@ -113,14 +114,6 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
         pool: pool(block),
     };
     of_node.chain(of_cilium_node).map(held).collect()
-}
-
-/// Best first: priority, then number of requirements, then name.
-fn ranked(desired: &Desired) -> Vec<&Pool> {
-    let mut pools: Vec<&Pool> = desired.pools.values().collect();
-    let rank = |pool: &Pool| (pool.priority, pool.selector.specificity());
-    pools.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.name.cmp(&b.name)));
-    pools
 }
 
 fn considered(pool: &Pool, node: &Node, chosen: Option<&PoolName>, change: Option<&NodeChange>) -> ConsideredPool {

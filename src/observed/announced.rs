@@ -3,6 +3,7 @@
 //! Which field the announced block comes from depends on the implementation (`pkg/bgp/speaker` @ 1.11 and 1.12, `pkg/bgpv1` @ 1.12 to
 //! 1.18, `pkg/bgp` @ 1.19): the first speaker took it from the Node whatever the IPAM mode, later ones from where the agent takes it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{HoldingField, ModeSeen, Node, Observed, PodCidrs, Reading};
@@ -71,13 +72,12 @@ impl Observed {
     /// The speaker, where one is switched on and has anything to do. Of both kinds of control-plane objects, which one counts depends on
     /// the node.
     pub fn speaker(&self) -> Option<Speaker> {
-        let is_on = |key| self.is_on(key);
         let version = self.cilium.version.map(|(version, _)| version);
         let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
-        if is_on("bgp-announce-pod-cidr") && !is_at_least(17) {
+        if self.is_on("bgp-announce-pod-cidr") && !is_at_least(17) {
             return Some(Speaker::MetalLb);
         }
-        if !is_on("enable-bgp-control-plane") {
+        if !self.is_on("enable-bgp-control-plane") {
             return None;
         }
         let (old, new) = (!self.announcing.policies.is_empty(), !self.announcing.cluster_configs.is_empty());
@@ -91,24 +91,24 @@ impl Observed {
     /// The blocks that a node announces; `None` where it announces none.
     pub fn announces(&self, node: &Node) -> Option<Announced> {
         let speaker = self.speaker_of(node)?;
+        // In multi-pool it is pools that are announced, and elsewhere nobody knows where Pods live.
+        if self.is_announced_by_unknown_rules() || !self.is_host_scoped() {
+            return None;
+        }
         let field = match speaker {
-            Speaker::MetalLb => self.field_of_metal_lb()?,
+            Speaker::MetalLb => self.field_of_metal_lb(),
             Speaker::PeeringPolicy => {
                 let mut policies = self.announcing.policies.iter().filter(|policy| policy.nodes.matches(&node.labels));
                 let policy = policies.next()?;
                 // Two that select one node are an error, and nothing is announced.
                 (policies.next().is_none() && policy.pod_cidrs == PodCidrs::Announced).then_some(())?;
-                self.field_of_policies()?
+                self.field_of_policies()
             }
             Speaker::ClusterConfig => {
                 self.advertisements_of(node).any(|entry| entry.pod_cidrs == PodCidrs::Announced).then_some(())?;
-                self.is_host_scoped().then_some(HoldingField::CiliumNode)?
+                HoldingField::CiliumNode
             }
         };
-        // In multi-pool it is pools that are announced, and elsewhere nobody knows where Pods live.
-        if self.is_announced_by_unknown_rules() || !self.is_host_scoped() {
-            return None;
-        }
         let blocks = match field {
             HoldingField::CiliumNode => {
                 self.cilium_nodes.get(&node.name).map(|node| node.pod_cidrs.clone()).unwrap_or_default()
@@ -138,22 +138,19 @@ impl Observed {
         })
     }
 
-    fn field_of_metal_lb(&self) -> Option<HoldingField> {
+    fn field_of_metal_lb(&self) -> HoldingField {
         let is_first = self.cilium.version.is_some_and(|(version, _)| !version.is_at_least(12, 0));
         match self.cilium.mode() {
-            _ if is_first => Some(HoldingField::NodeSpec),
-            ModeSeen::Known(IpamMode::Kubernetes) => Some(HoldingField::NodeSpec),
-            ModeSeen::Known(IpamMode::ClusterPool) => Some(HoldingField::CiliumNode),
-            _ => None,
+            ModeSeen::Known(IpamMode::ClusterPool) if !is_first => HoldingField::CiliumNode,
+            _ => HoldingField::NodeSpec,
         }
     }
 
-    fn field_of_policies(&self) -> Option<HoldingField> {
+    fn field_of_policies(&self) -> HoldingField {
         let reads_cilium_node = self.cilium.version.is_none_or(|(version, _)| version.is_at_least(15, 0));
         match self.cilium.mode() {
-            ModeSeen::Known(IpamMode::Kubernetes) if !reads_cilium_node => Some(HoldingField::NodeSpec),
-            ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) => Some(HoldingField::CiliumNode),
-            _ => None,
+            ModeSeen::Known(IpamMode::Kubernetes) if !reads_cilium_node => HoldingField::NodeSpec,
+            _ => HoldingField::CiliumNode,
         }
     }
 
@@ -170,6 +167,12 @@ impl Observed {
         matches!(self.cilium.mode(), ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool))
     }
 
+    /// Where the Pods of all nodes live, by name; CiliumNodes without a Node count too.
+    pub fn homes(&self) -> impl Iterator<Item = (&NodeName, Block)> {
+        let names: BTreeSet<&NodeName> = self.nodes.keys().chain(self.cilium_nodes.keys()).collect();
+        names.into_iter().flat_map(|name| self.lives_in(name).into_iter().map(move |block| (name, block)))
+    }
+
     /// The blocks that Pods of a node have addresses of: what its agent published, or, where there is no CiliumNode, what it would take
     /// from the Node. In multi-pool, all that is allocated to it.
     pub fn lives_in(&self, name: &NodeName) -> Vec<Block> {
@@ -182,11 +185,11 @@ impl Observed {
                 .collect(),
             ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) => {
                 let published = |family| self.cilium_node_shows(name, family).map(|(block, _)| block);
-                let is_host_scoped = self.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+                let is_kubernetes = self.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
                 match self.nodes.get(name).filter(|_| cilium_node.is_none()) {
                     Some(node) => self.read_from_node(node),
                     // `cluster-pool-v2beta` gave a node several.
-                    None if !is_host_scoped => cilium_node.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
+                    None if !is_kubernetes => cilium_node.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
                     None => Family::BOTH.into_iter().filter_map(published).collect(),
                 }
             }

@@ -18,6 +18,7 @@ mod view;
 mod view_lb;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -100,6 +101,42 @@ impl Observed {
     /// Why a kind could not be read, if it could not.
     pub fn blind_spot(&self, kind: ObservedKind) -> Option<&BlindSpot> {
         self.blind_spots.iter().find(|spot| spot.kind == kind)
+    }
+
+    /// Whether one of these kinds could not be read.
+    pub fn is_blind_to_any(&self, kinds: &[ObservedKind]) -> bool {
+        kinds.iter().any(|kind| self.blind_spot(*kind).is_some())
+    }
+
+    /// Addresses in the cluster that something else than nodes' Pods uses.
+    pub fn used_by_others(&self) -> impl Iterator<Item = (Range, OtherUser<'_>)> {
+        let services = self.service_ranges.iter().map(|range| (*range, OtherUser::ServiceCidr));
+        let balancers = self.load_balancer_ranges().map(|(name, range)| (range, OtherUser::AddressPool(name)));
+        let machines = self.nodes.values().flat_map(|node| {
+            node.addresses.iter().map(|address| (Range::from(*address), OtherUser::Machine(&node.name)))
+        });
+        services.chain(balancers).chain(machines)
+    }
+}
+
+/// What uses addresses that no node's Pods may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OtherUser<'o> {
+    /// A `CiliumLoadBalancerIPPool`, by its name.
+    AddressPool(&'o str),
+    /// The machine of a node.
+    Machine(&'o NodeName),
+    /// Services.
+    ServiceCidr,
+}
+
+impl fmt::Display for OtherUser<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OtherUser::ServiceCidr => f.write_str("the Service CIDR"),
+            OtherUser::AddressPool(name) => write!(f, "CiliumLoadBalancerIPPool `{}`", name.escape_debug()),
+            OtherUser::Machine(name) => write!(f, "an address of node `{name}`"),
+        }
     }
 }
 

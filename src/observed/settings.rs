@@ -6,8 +6,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::Observed;
 use super::view::{Container, nullable};
-use super::{Node, Observed};
 use crate::lbipam::WrittenSelector;
 use crate::model::{CiliumVersion, Labels, Selector};
 
@@ -165,11 +165,6 @@ impl Observed {
         }
         let value = self.cilium.settings.as_ref()?.get(key)?;
         Some(Setting { value, source: SettingSource::ConfigMap })
-    }
-
-    /// Whether a setting of a node is on; absent is off.
-    pub fn is_on_at(&self, node: &Node, key: &str) -> bool {
-        self.setting(&node.labels, key).is_some_and(|setting| super::cilium::is_true(setting.value))
     }
 
     /// Whether a setting of all nodes is on; absent is off.

@@ -21,7 +21,7 @@ impl<'d> Candidates<'d> {
     pub(super) fn new(desired: &'d Desired, supply: &Supply) -> Candidates<'d> {
         let mut ranked: Vec<(&Pool, PoolId)> =
             desired.pools.values().filter_map(|pool| Some((pool, supply.id(&pool.name)?))).collect();
-        ranked.sort_by(|(a, _), (b, _)| rank(b).cmp(&rank(a)).then_with(|| a.name.cmp(&b.name)));
+        ranked.sort_by(|(a, _), (b, _)| Pool::best_first(a, b));
         let keys = desired.pools.values().flat_map(|pool| pool.selector.keys()).collect();
         Candidates { ranked, keys, known: BTreeMap::new(), ties: BTreeMap::new() }
     }
@@ -34,7 +34,7 @@ impl<'d> Candidates<'d> {
         }
         let matching = self.matching(&node.labels);
         if let [(first, _), (second, _), ..] = matching[..]
-            && rank(first) == rank(second)
+            && first.rank() == second.rank()
         {
             self.ties.entry((&first.name, &second.name)).or_insert_with(|| node.name.clone());
         }
@@ -74,8 +74,4 @@ impl<'d> Candidates<'d> {
         };
         self.ties.iter().filter_map(finding).collect()
     }
-}
-
-fn rank(pool: &Pool) -> (i32, usize) {
-    (pool.priority, pool.selector.specificity())
 }

@@ -51,13 +51,11 @@ pub(super) fn supply(desired: &Desired) -> Supply {
 
 /// Addresses that no node may get: used by something else than nodes' pods, or excluded by the Policy.
 pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
-    let machines = observed.nodes.values().flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
-    let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
+    let used = observed.used_by_others().map(|(range, _)| range);
     let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));
-    let services = observed.service_ranges.iter().copied();
     let unattributed = observed.unattributed.iter().map(|block| block.range());
     let excluded = desired.policy.excluded.iter().copied();
-    merge(machines.chain(balancers).chain(wanted).chain(services).chain(unattributed).chain(excluded))
+    merge(used.chain(wanted).chain(unattributed).chain(excluded))
 }
 
 /// Oldest first, then by name: a later node never takes what an earlier one would have got.

@@ -39,9 +39,7 @@ pub(in crate::doctor) fn audit(ribs: &[Rib], desired: Option<&Desired>, observed
 
 impl<'o> Audit<'o> {
     fn new(desired: Option<&Desired>, observed: &'o Observed) -> Audit<'o> {
-        let homes = observed.nodes.keys().chain(observed.cilium_nodes.keys()).collect::<BTreeSet<_>>().into_iter();
-        let homes: Vec<(&NodeName, Block)> =
-            homes.flat_map(|name| observed.lives_in(name).into_iter().map(move |block| (name, block))).collect();
+        let homes: Vec<(&NodeName, Block)> = observed.homes().collect();
         let machines =
             observed.nodes.values().flat_map(|node| node.addresses.iter().map(|address| (*address, &node.name)));
         let pools = desired.iter().flat_map(|desired| desired.pools.values());
@@ -78,8 +76,8 @@ impl<'o> Audit<'o> {
         // Addresses of Services may be announced together.
         let is_of_services = self.services.range(range.first()..=range.last()).next().is_some();
         let is_blind = self.observed.blind_spot(ObservedKind::Service).is_some();
-        let is_balanced = self.observed.load_balancer_ranges().any(|(_, balancers)| balancers.overlaps(&range));
-        if !homes.is_empty() || is_of_services || (is_blind && is_balanced) {
+        let is_balanced = || self.observed.load_balancer_ranges().any(|(_, balancers)| balancers.overlaps(&range));
+        if !homes.is_empty() || is_of_services || (is_blind && is_balanced()) {
             return Vec::new();
         }
         vec![self.stale(rib, route)]

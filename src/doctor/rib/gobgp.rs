@@ -9,28 +9,15 @@ const NEXT_HOPS: [u64; 2] = [3, 14];
 
 /// The routes; `None` where the JSON is of something else, or empty, which says nothing.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
-    let routes = json.as_object().filter(|routes| !routes.is_empty())?;
-    let routes: Option<Vec<Option<Route>>> = routes.iter().map(|(prefix, paths)| route(prefix, paths)).collect();
-    Some(routes?.into_iter().flatten().collect())
-}
-
-/// The default route is left out.
-fn route(prefix: &str, paths: &Value) -> Option<Option<Route>> {
-    let paths = paths.as_array().filter(|paths| !paths.is_empty())?;
-    let paths = paths.iter().map(path).collect::<Option<_>>()?;
-    let prefix = super::prefix(prefix)?;
-    Some(prefix.map(|prefix| Route { prefix, paths }))
+    super::routes_of(json.as_object().filter(|routes| !routes.is_empty())?, |paths| {
+        paths.as_array().filter(|paths| !paths.is_empty())?.iter().map(path).collect()
+    })
 }
 
 fn path(path: &Value) -> Option<Path> {
     path.get("nlri")?;
     let carries = |attribute: &&Value| attribute["type"].as_u64().is_some_and(|kind| NEXT_HOPS.contains(&kind));
     let next = path["attrs"].as_array()?.iter().filter(carries).map(|attribute| &attribute["nexthop"]);
-    let mut hops = Vec::new();
-    for hop in next.chain([&path["neighbor-ip"]]).filter_map(|text| text.as_str()?.parse().ok()) {
-        if !hops.contains(&hop) {
-            hops.push(hop);
-        }
-    }
-    Some(Path { hops, usage: if path["best"] == true { Usage::Used } else { Usage::Spare } })
+    let usage = if path["best"] == true { Usage::Used } else { Usage::Spare };
+    Some(super::path_by(next.chain([&path["neighbor-ip"]]), usage))
 }

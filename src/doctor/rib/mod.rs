@@ -8,7 +8,7 @@ mod gobgp;
 
 use std::net::IpAddr;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::net::Block;
 
@@ -80,6 +80,28 @@ impl Rib {
         let routes = routes.ok_or_else(|| RibError::Unknown(source.to_owned()))?;
         Ok(Rib { source: source.to_owned(), routes })
     }
+}
+
+/// The routes of an object of prefixes, without the default route; `None` where one of them cannot be read.
+fn routes_of(prefixes: &Map<String, Value>, paths: fn(&Value) -> Option<Vec<Path>>) -> Option<Vec<Route>> {
+    let route = |(text, json): (&String, &Value)| {
+        let paths = paths(json)?;
+        let prefix = prefix(text)?;
+        Some(prefix.map(|prefix| Route { prefix, paths }))
+    };
+    let routes: Option<Vec<Option<Route>>> = prefixes.iter().map(route).collect();
+    Some(routes?.into_iter().flatten().collect())
+}
+
+/// A path by way of these addresses, each named once; what is no address is left out.
+fn path_by<'v>(hops: impl Iterator<Item = &'v Value>, usage: Usage) -> Path {
+    let mut distinct = Vec::new();
+    for hop in hops.filter_map(|text| text.as_str()?.parse().ok()) {
+        if !distinct.contains(&hop) {
+            distinct.push(hop);
+        }
+    }
+    Path { hops: distinct, usage }
 }
 
 /// A prefix; `Some(None)` for the default route, and `None` for what is no prefix.
