@@ -7,11 +7,11 @@ use crate::net::Block;
 /// differs from the claim's is a later one.
 #[derive(Clone, Debug)]
 pub struct Witness<'w> {
-    /// The Node's UID.
+    /// The object's UID.
     pub uid: &'w str,
-    /// The Node's resourceVersion.
+    /// Its resourceVersion.
     pub resource_version: &'w str,
-    /// The blocks that the Node shows, in any field.
+    /// The blocks that it shows, in any field.
     pub shown: Vec<Block>,
 }
 
@@ -29,7 +29,7 @@ pub enum Fate {
     Orphaned,
 }
 
-/// What has become of a claim; `None` is that a complete list has no Node of that name.
+/// What has become of a claim; `None` is that complete lists do not have it.
 pub fn fate(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> Fate {
     let Some(witness) = witness.filter(|witness| witness.uid == claim.uid) else { return Fate::Orphaned };
     match &claim.guard {

@@ -34,7 +34,7 @@ pub struct Claims {
 pub struct Claim {
     /// The node.
     pub node: NodeName,
-    /// Its `metadata.uid`.
+    /// `metadata.uid` of the object that is written: the Node, or its CiliumNode; for one that is created, the Node that will own it.
     pub uid: String,
     /// What the write depends on besides the UID.
     pub guard: ClaimGuard,
@@ -43,7 +43,7 @@ pub struct Claim {
 /// What keeps a write from landing late.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimGuard {
-    /// The Node's `metadata.resourceVersion`: once it has moved, the write fails.
+    /// The object's `metadata.resourceVersion`: once it has moved, the write fails.
     Version(String),
     /// An object that is created by the node's name: nothing but its existence makes the write fail.
     Creation,
@@ -73,7 +73,7 @@ impl Claims {
     /// enough is free. `witness` tells what lists show that were taken after these claims were read.
     pub fn in_force<'w>(
         &self,
-        witness: impl Fn(&NodeName) -> Option<Witness<'w>>,
+        witness: impl Fn(&Claim) -> Option<Witness<'w>>,
         now: Timestamp,
         rest: SignedDuration,
     ) -> Claims {
@@ -82,7 +82,7 @@ impl Claims {
             claims.resting.insert(*block, resting.clone());
         }
         for (block, claim) in &self.in_flight {
-            match fate(*block, claim, witness(&claim.node).as_ref()) {
+            match fate(*block, claim, witness(claim).as_ref()) {
                 Fate::Pending => {
                     claims.in_flight.insert(*block, claim.clone());
                 }
@@ -156,8 +156,12 @@ mod tests {
     }
 
     /// Node `n` with UID `u` at version 5 shows 10.0.9.0/24; there is no other node.
-    fn witness(name: &NodeName) -> Option<Witness<'static>> {
-        (name.as_str() == "n").then(|| Witness { uid: "u", resource_version: "5", shown: vec![block("10.0.9.0/24")] })
+    fn witness(claim: &Claim) -> Option<Witness<'static>> {
+        (claim.node.as_str() == "n").then(|| Witness {
+            uid: "u",
+            resource_version: "5",
+            shown: vec![block("10.0.9.0/24")],
+        })
     }
 
     #[test]

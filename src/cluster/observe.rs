@@ -15,9 +15,11 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 const ATTEMPTS: usize = 3;
 
 /// Kinds whose order does not matter, and of which there are few objects.
-const SMALL: [ObservedKind; 5] = [
+const SMALL: [ObservedKind; 7] = [
     ObservedKind::CiliumConfig,
     ObservedKind::CiliumNodeDefinition,
+    ObservedKind::CiliumOperator,
+    ObservedKind::CiliumNodeConfig,
     ObservedKind::ControllerManagerPod,
     ObservedKind::ServiceCidr,
     ObservedKind::LoadBalancerPool,

@@ -1,18 +1,31 @@
 //! A guarded write as it goes to the server.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::claims::Claims;
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest};
 use crate::model::{AddressPoolName, NodeName, ServiceName};
-use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, OWNER_LABEL, ObjectVersion};
-use crate::plan::{AddressPoolChange, Change, Edit, NodeChange, PoolAction, ServiceChange};
+use crate::net::Block;
+use crate::observed::{
+    CLAIMS_KEY, CLAIMS_NAME, IGNORE_ANNOTATION, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL, ObjectVersion,
+    OperatorAttention, range_setting,
+};
+use crate::plan::{
+    AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigObject, PoolAction,
+    ServiceChange,
+};
 
 /// An object that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A Node.
     Node(NodeName),
+    /// A CiliumNode.
+    CiliumNode(NodeName),
+    /// A `CiliumNodeConfig`, in that version: its namespace and name.
+    NodeConfig(NodeConfigApi, String, String),
     /// A `CiliumLoadBalancerIPPool`, in that version.
     AddressPool(AddressPoolApi, AddressPoolName),
     /// A Service.
@@ -181,8 +194,15 @@ impl From<&NodeChange> for Write {
     fn from(change: &NodeChange) -> Write {
         let mut patch = json!({"metadata": guard(&change.guard)});
         match &change.edit {
+            Edit::NodeConfig { api, namespace, name, ranges, object } => {
+                let settings = ranges.iter().map(|block| (range_setting(block.family()).to_owned(), block.to_string()));
+                let spec = json!({"defaults": settings.collect::<BTreeMap<_, _>>()});
+                let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
+                return Write { target, operation: node_config(change, *api, (namespace, name), spec, object) };
+            }
+            Edit::CiliumNode { pod_cidrs, object } => return cilium_node(change, &texts(pod_cidrs), object),
             Edit::NodeSpec { pod_cidrs } => {
-                let texts: Vec<String> = pod_cidrs.iter().map(ToString::to_string).collect();
+                let texts = texts(pod_cidrs);
                 // Both fields: the API server lets podCIDR win where they differ (pkg/apis/core/v1/conversion.go).
                 patch["spec"] = json!({"podCIDR": texts.first(), "podCIDRs": texts});
             }
@@ -193,5 +213,50 @@ impl From<&NodeChange> for Write {
             }
         }
         Write { target: Target::Node(change.node.clone()), operation: Operation::Patch(patch) }
+    }
+}
+
+fn texts(blocks: &[Block]) -> Vec<String> {
+    blocks.iter().map(ToString::to_string).collect()
+}
+
+/// A CiliumNode belongs to its Node, and goes with it: an agent that starts finds it, and takes the block from there.
+fn cilium_node(change: &NodeChange, pod_cidrs: &[String], object: &CiliumNodeObject) -> Write {
+    let spec = json!({"ipam": {"podCIDRs": pod_cidrs}});
+    let operation = match object {
+        CiliumNodeObject::Seen(version) => Operation::Patch(json!({"metadata": guard(version), "spec": spec})),
+        CiliumNodeObject::New(attention) => {
+            let name = change.node.as_str();
+            let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": change.guard.uid});
+            let mut object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
+                "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec});
+            if *attention == OperatorAttention::Ignored {
+                object["metadata"]["annotations"] = json!({IGNORE_ANNOTATION: "true"});
+            }
+            Operation::Create(object)
+        }
+    };
+    Write { target: Target::CiliumNode(change.node.clone()), operation }
+}
+
+/// It belongs to its Node, and goes with it.
+fn node_config(
+    change: &NodeChange,
+    api: NodeConfigApi,
+    (namespace, name): (&str, &str),
+    mut spec: Value,
+    object: &NodeConfigObject,
+) -> Operation {
+    match object {
+        NodeConfigObject::Seen(version) => Operation::Patch(json!({"metadata": guard(version), "spec": spec})),
+        NodeConfigObject::New { hostname } => {
+            let (label, value) = OWNER_LABEL;
+            spec["nodeSelector"] = json!({"matchLabels": {HOSTNAME_LABEL: hostname}});
+            let owner =
+                json!({"apiVersion": "v1", "kind": "Node", "name": change.node.as_str(), "uid": change.guard.uid});
+            Operation::Create(json!({"apiVersion": api.as_str(), "kind": "CiliumNodeConfig",
+                "metadata": {"name": name, "namespace": namespace, "labels": {label: value}, "ownerReferences": [owner]},
+                "spec": spec}))
+        }
     }
 }

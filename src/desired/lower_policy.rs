@@ -16,6 +16,8 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
         WrittenWritePath::Auto => WritePathChoice::Auto,
         WrittenWritePath::NodeSpec => WritePathChoice::Forced(WritePath::NodeSpec),
         WrittenWritePath::NodeAnnotation => WritePathChoice::Forced(WritePath::NodeAnnotation),
+        WrittenWritePath::NodeConfig => WritePathChoice::Forced(WritePath::NodeConfig),
+        WrittenWritePath::CiliumNode => WritePathChoice::Forced(WritePath::CiliumNode),
     };
     let mut ranges = |list: &TextList, key: &str| -> Vec<crate::net::Range> {
         context.ranges(list, &keys(["spec", key])).into_iter().map(|(range, _)| range).collect()

@@ -363,6 +363,8 @@ pub(super) enum WrittenWritePath {
     Auto,
     NodeSpec,
     NodeAnnotation,
+    CiliumNode,
+    NodeConfig,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

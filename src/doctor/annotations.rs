@@ -6,10 +6,10 @@ use crate::net::{Block, Family};
 use crate::observed::{AnnotationKeys, AnnotationReads, FamilyUse, HoldingField, ModeSeen, Node, Observed};
 
 pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
-    let reads = observed.cilium.annotation_reads();
     let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
     let mut findings = Vec::new();
     for node in observed.nodes.values() {
+        let reads = observed.annotation_reads(node);
         findings.extend(unreadable(node, is_kubernetes && node.spec.is_empty()));
         if is_kubernetes {
             for family in Family::BOTH {
@@ -88,8 +88,7 @@ fn outweighed(observed: &Observed, node: &Node, family: Family) -> Option<Findin
 
 fn not_read(observed: &Observed, node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding> {
     let (block, field) = node.annotated(family).filter(|_| node.spec.get(family).is_none())?;
-    let is_open = observed.setting(&node.labels, "annotate-k8s-node").is_some_and(|setting| setting.value == "true");
-    (reads == AnnotationReads::GateClosed && !is_open).then_some(())?;
+    (reads == AnnotationReads::GateClosed).then_some(())?;
     let waits = observed.cilium.use_of(family) == FamilyUse::Required;
     let severity = if waits { Severity::Error } else { Severity::Warning };
     let message = format!("node `{}` has {block} in an annotation only, and this Cilium does not read it", node.name);

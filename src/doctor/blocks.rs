@@ -6,7 +6,7 @@ use super::finding;
 use crate::check::{Holder, overlapping_holders};
 use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use crate::net::{Block, Family, RangeIndex};
-use crate::observed::{FamilyUse, ModeSeen, Node, Observed, ObservedKind};
+use crate::observed::{FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, range_setting};
 
 /// Two nodes whose Pods live in the same addresses.
 pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
@@ -19,7 +19,12 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
     let finding = |((first, one), (second, other)): (Holder<'_>, Holder<'_>)| {
         let message =
             format!("the Pods of nodes `{first}` and `{second}` live in the same addresses: {one} and {other}");
-        let evidence = [(first, one), (second, other)].map(|(name, block)| format!("node `{name}`: {block}"));
+        let says = |name, block| {
+            let refusal = observed.cluster_pool_refusal(block, name);
+            refusal.map_or_else(String::new, |refusal| format!("; Cilium's operator says: {refusal}"))
+        };
+        let evidence = [(first, one, String::new()), (second, other, says(second, other))];
+        let evidence = evidence.map(|(name, block, says)| format!("node `{name}`: {block}{says}"));
         let finding =
             finding(Severity::Error, "block-held-twice", message).about(ObjectRef::node(second)).seen(evidence);
         finding
@@ -33,14 +38,9 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
 fn at_next_start(observed: &Observed, node: &Node, family: Family) -> Option<(Block, String)> {
     let read = observed.holds(node).get(family).copied()?;
     let block = observed.read_from_node(node).into_iter().find(|block| block.family() == family)?;
-    let key = match family {
-        Family::Ipv4 => "ipv4-range",
-        Family::Ipv6 => "ipv6-range",
-    };
-    // It stands in for nothing: the agent waits for a block of its Node first, and overrides it then.
-    let overriding = observed.setting(&node.labels, key).filter(|setting| setting.value != "auto");
-    match overriding.and_then(|setting| Some((Block::lenient(setting.value).ok()?, setting.source))) {
-        Some((block, source)) => Some((block, format!("{key} of {source}"))),
+    let key = range_setting(family);
+    match observed.setting(&node.labels, key).filter(|_| read.field == HoldingField::Setting) {
+        Some(setting) => Some((block, format!("{key} of {}", setting.source))),
         None => Some((block, read.field.to_string())),
     }
 }

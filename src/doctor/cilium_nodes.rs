@@ -2,7 +2,7 @@
 
 use super::finding;
 use crate::model::{Finding, ObjectRef, Severity};
-use crate::observed::{CiliumNode, Observed};
+use crate::observed::{BlockGiver, CiliumNode, Observed, OperatorRefusal};
 
 fn subject(node: &CiliumNode) -> ObjectRef {
     ObjectRef { kind: "CiliumNode", name: node.name.to_string() }
@@ -20,6 +20,29 @@ pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
         finding.help(format!("if the machine is gone: kubectl delete ciliumnode {}", node.name))
     };
     orphans.map(finding).collect()
+}
+
+/// In ipam `cluster-pool`: blocks that the operator will refuse when it sees them, in its own words.
+pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
+    let finding = |node: &CiliumNode| {
+        let giver = observed.nodes.get(&node.name).map(|node| observed.block_giver(node));
+        let keeps_account = matches!(giver, Some(BlockGiver::Operator | BlockGiver::NobodyForNow));
+        let is_told = !keeps_account || node.operator_error.is_some();
+        let mut refusals = node.pod_cidrs.iter().filter(|_| !is_told);
+        let refusal = refusals.find_map(|block| {
+            let refusal = observed.cluster_pool_refusal(*block, &node.name);
+            refusal.filter(|refusal| matches!(refusal, OperatorRefusal::OutOfRange(_)))
+        })?;
+        let message = format!("Cilium's operator will not accept what CiliumNode `{}` shows: {refusal}", node.name);
+        let evidence = [format!("spec.ipam.podCIDRs: {}", super::spaced(&node.pod_cidrs))];
+        let finding = finding(Severity::Warning, "operator-will-refuse", message).about(subject(node)).seen(evidence);
+        let finding = finding.causes("it is flagged for good; its agent runs on the block all the same");
+        Some(
+            finding
+                .help("append the range to cluster-pool-ipv4-cidr or cluster-pool-ipv6-cidr and restart the operator"),
+        )
+    };
+    observed.cilium_nodes.values().filter_map(finding).collect()
 }
 
 /// `status.ipam.operator-status.error`, in the operator's words.

@@ -87,7 +87,7 @@ fn mode(observed: &Observed) -> Conclusion {
 
 fn annotations(observed: &Observed) -> Conclusion {
     let about = "pod-CIDR annotations";
-    match (observed.cilium.mode(), observed.cilium.annotation_reads()) {
+    match (observed.cilium.mode(), observed.common_annotation_reads()) {
         (ModeSeen::NoSettings | ModeSeen::Unknown(_), _) => {
             conclusion(about, "unknown", "the IPAM mode is not known", Certainty::Unknown)
         }

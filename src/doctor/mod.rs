@@ -27,7 +27,7 @@ const NAMED: usize = 10;
 
 /// All findings, the worst first. Without files, rules on files have nothing to say, and without what routers hold, those on routes.
 pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 16] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 17] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -42,6 +42,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> 
         annotations::faults,
         cilium_nodes::orphans,
         cilium_nodes::refused,
+        cilium_nodes::refused_soon,
         ranges::of_cluster,
         services::unannounced,
     ];

@@ -113,6 +113,10 @@ pub enum WritePath {
     NodeSpec,
     /// The pod-CIDR annotations of the Node.
     NodeAnnotation,
+    /// `CiliumNode.spec.ipam.podCIDRs`.
+    CiliumNode,
+    /// `ipv4-range` and `ipv6-range` in a `CiliumNodeConfig` for one node.
+    NodeConfig,
 }
 
 impl WritePath {
@@ -121,6 +125,8 @@ impl WritePath {
         match self {
             WritePath::NodeSpec => "node-spec",
             WritePath::NodeAnnotation => "node-annotation",
+            WritePath::CiliumNode => "cilium-node",
+            WritePath::NodeConfig => "node-config",
         }
     }
 }

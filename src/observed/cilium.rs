@@ -24,6 +24,8 @@ pub struct Cilium {
     pub agent_arguments: BTreeMap<String, String>,
     /// Arguments of the operator, where its Deployment was seen.
     pub operator_arguments: Option<BTreeMap<String, String>>,
+    /// How many of it are wanted, where its Deployment says so.
+    pub operator_replicas: Option<u32>,
     /// The operator's version.
     pub operator_version: Option<CiliumVersion>,
     /// The agents' Pods.
@@ -113,8 +115,8 @@ impl Cilium {
 
     /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch level in between, or
     /// an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is on by default up to 1.11 and off after.
-    pub fn annotation_reads(&self) -> AnnotationReads {
-        let asked = self.setting("annotate-k8s-node").is_some_and(is_true);
+    pub(super) fn annotation_reads(&self, asked: Option<&str>) -> AnnotationReads {
+        let asked = asked.is_some_and(is_true);
         let Some((version, _)) = self.version else {
             return if asked { AnnotationReads::Yes(AnnotationKeys::Both) } else { AnnotationReads::VersionUnknown };
         };
@@ -139,10 +141,16 @@ impl Cilium {
 
     /// The ranges that the operator gives blocks of, from one of its settings: Helm puts spaces between them, people commas.
     pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
-        let of_operator = self.operator_arguments.as_ref().and_then(|arguments| arguments.get(key)).map(String::as_str);
-        let text = of_operator.or_else(|| self.setting(key))?;
+        let text = self.operator_setting(key)?;
         let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
         Some(texts.filter_map(|text| Block::lenient(text).ok()).collect())
+    }
+
+    /// What the operator is set to: its arguments win over the settings.
+    pub fn operator_setting(&self, key: &str) -> Option<&str> {
+        let argument = self.operator_arguments.as_ref().and_then(|arguments| arguments.get(key));
+        let setting = || self.settings.as_ref()?.get(key);
+        argument.or_else(setting).map(String::as_str)
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
@@ -195,7 +203,8 @@ mod tests {
     fn reads(version: &str, annotate: Option<&str>) -> AnnotationReads {
         let settings = annotate.map(|value| ("annotate-k8s-node".to_owned(), value.to_owned()));
         let version = version.parse().ok().map(|version| (version, Evidence::ImageTag));
-        Cilium { version, settings: Some(settings.into_iter().collect()), ..Cilium::default() }.annotation_reads()
+        Cilium { version, settings: Some(settings.into_iter().collect()), ..Cilium::default() }
+            .annotation_reads(annotate)
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use jiff::SignedDuration;
 
 use super::view::ConfigMapView;
-use super::{CLAIMS_KEY, Node, Observed};
-use crate::claims::{Claims, RecordError, Witness};
-use crate::model::{NodeName, ObjectVersion};
+use super::{CLAIMS_KEY, Observed};
+use crate::claims::{Claim, Claims, RecordError, Witness};
+use crate::model::ObjectVersion;
+use crate::net::Block;
 
 /// The claims and the version of the object that keeps them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,11 +30,23 @@ impl KeptClaims {
 impl Observed {
     /// The claims that are still in force; freed blocks rest for `rest`.
     pub fn claims_in_force(&self, rest: SignedDuration) -> Claims {
-        let witness = |name: &NodeName| self.nodes.get(name).map(|node| self.witness(node));
-        self.claims.claims.in_force(witness, self.at, rest)
+        self.claims.claims.in_force(|claim| self.witness(claim), self.at, rest)
     }
 
-    fn witness<'n>(&'n self, node: &'n Node) -> Witness<'n> {
-        Witness { uid: &node.uid, resource_version: &node.resource_version, shown: node.shown.clone() }
+    /// The object whose UID a claim names: the Node of that name, its CiliumNode, or a `CiliumNodeConfig`.
+    fn witness(&self, claim: &Claim) -> Option<Witness<'_>> {
+        let is_it = |version: &ObjectVersion| !claim.uid.is_empty() && version.uid == claim.uid;
+        if let Some(node) = self.cilium_nodes.get(&claim.node).filter(|node| is_it(&node.version)) {
+            return Some(witness(&node.version, node.pod_cidrs.clone()));
+        }
+        if let Some(config) = self.node_configs.iter().find(|config| is_it(&config.version)) {
+            return Some(witness(&config.version, config.ranges().collect()));
+        }
+        let node = self.nodes.get(&claim.node)?;
+        Some(Witness { uid: &node.uid, resource_version: &node.resource_version, shown: node.shown.clone() })
     }
+}
+
+fn witness(version: &ObjectVersion, shown: Vec<Block>) -> Witness<'_> {
+    Witness { uid: &version.uid, resource_version: &version.resource_version, shown }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use super::{
-    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, Node, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6,
-    Observed,
+    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, ModeSeen, Node, OLD_ANNOTATION_IPV4,
+    OLD_ANNOTATION_IPV6, Observed,
 };
-use crate::model::{NodeName, PerFamily};
+use crate::model::{IpamMode, NodeName, PerFamily};
 use crate::net::{Block, Family};
 
 /// A field that shows a block.
@@ -20,6 +20,8 @@ pub enum HoldingField {
     OldAnnotation,
     /// `CiliumNode.spec.ipam.podCIDRs`.
     CiliumNode,
+    /// The setting `ipv4-range` or `ipv6-range`.
+    Setting,
 }
 
 impl HoldingField {
@@ -30,6 +32,7 @@ impl HoldingField {
             HoldingField::Annotation => "annotation network.cilium.io/ipv*-pod-cidr",
             HoldingField::OldAnnotation => "annotation io.cilium.network.ipv*-pod-cidr",
             HoldingField::CiliumNode => "CiliumNode.spec.ipam.podCIDRs",
+            HoldingField::Setting => "setting ipv*-range",
         }
     }
 }
@@ -100,14 +103,22 @@ pub fn family_of_annotation(key: &str) -> Option<Family> {
 }
 
 impl Observed {
-    /// What a node holds: what its agent reads from the Node; or else what its CiliumNode shows, which is what a running agent
-    /// uses; or else what an annotation shows that nobody reads.
+    /// What a node holds. In ipam `cluster-pool` that is what its CiliumNode shows, and nothing else is read. Otherwise it is what its agent
+    /// reads from the Node, or from the setting that stands in for it; or else what its CiliumNode shows, which is what a running agent uses; or else what an annotation shows
+    /// that nobody reads.
     pub fn holds(&self, node: &Node) -> PerFamily<Holding> {
-        let reads = self.cilium.annotation_reads();
+        let reads = self.annotation_reads(node);
+        let is_cluster_pool = self.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
         let mut held = PerFamily::NONE;
         for family in Family::BOTH {
-            let read = node.read_by_agent(family, reads).map(|found| (found, Reading::Read));
-            let unread = || self.cilium_node_shows(&node.name, family).or_else(|| node.annotated(family));
+            if is_cluster_pool {
+                let shown = self.cilium_node_shows(&node.name, family);
+                *held.get_mut(family) = shown.map(|(block, field)| Holding { block, field, reading: Reading::Read });
+                continue;
+            }
+            let set = self.set_range(node, family).map(|block| (block, HoldingField::Setting));
+            let read = node.read_by_agent(family, reads).map(|found| (set.unwrap_or(found), Reading::Read));
+            let unread = || set.or(self.cilium_node_shows(&node.name, family)).or_else(|| node.annotated(family));
             let found = read.or_else(|| unread().map(|found| (found, Reading::NotRead)));
             *held.get_mut(family) = found.map(|((block, field), reading)| Holding { block, field, reading });
         }
@@ -121,13 +132,13 @@ impl Observed {
         Some((*block, HoldingField::CiliumNode))
     }
 
-    /// Every block that any field of any Node or CiliumNode shows, with its node. A block is taken whichever field shows
+    /// Every block that any field of any Node or CiliumNode shows, or a setting gives to it, with its node. A block is taken whichever field shows
     /// it, even one that the running Cilium would not read.
     pub fn shown_blocks(&self) -> impl Iterator<Item = (&NodeName, Block)> {
         let of_nodes = self.nodes.values().flat_map(|node| node.shown.iter().map(move |block| (&node.name, *block)));
         let of_cilium_nodes =
             self.cilium_nodes.values().flat_map(|node| node.pod_cidrs.iter().map(move |block| (&node.name, *block)));
-        of_nodes.chain(of_cilium_nodes)
+        of_nodes.chain(of_cilium_nodes).chain(self.set_ranges())
     }
 
     /// What the agent of a node could not read, and so what nobody knows about what the node holds. An annotation does not matter

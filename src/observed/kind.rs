@@ -84,11 +84,13 @@ impl ObservedKind {
     /// What a plan needs, in the order in which it is read: the claims first, so that a claim which is gone is seen as the object that it
     /// became; a Node after its CiliumNode, so that a block which moves from the one to the other in between is seen twice
     /// rather than not at all.
-    pub const OF_PLANS: [ObservedKind; 10] = [
+    pub const OF_PLANS: [ObservedKind; 12] = [
         ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
         ObservedKind::CiliumNodeDefinition,
+        ObservedKind::CiliumOperator,
+        ObservedKind::CiliumNodeConfig,
         ObservedKind::ControllerManagerPod,
         ObservedKind::ServiceCidr,
         ObservedKind::LoadBalancerPool,
@@ -98,16 +100,20 @@ impl ObservedKind {
     ];
 
     /// What an examination needs besides.
-    pub const OF_EXAMINATIONS: [ObservedKind; 8] = [
-        ObservedKind::CiliumOperator,
+    pub const OF_EXAMINATIONS: [ObservedKind; 6] = [
         ObservedKind::CiliumAgentPod,
-        ObservedKind::CiliumNodeConfig,
         ObservedKind::BgpPeeringPolicy,
         ObservedKind::BgpClusterConfig,
         ObservedKind::BgpPeerConfig,
         ObservedKind::BgpAdvertisement,
         ObservedKind::L2AnnouncementPolicy,
     ];
+
+    /// Whether an object of it that cannot be understood hides the kind, rather than ending the reading.
+    pub fn can_be_missed(self) -> bool {
+        let is_setting = matches!(self, ObservedKind::CiliumOperator | ObservedKind::CiliumNodeConfig);
+        is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
+    }
 
     /// Plural name with group, as `kubectl` takes it.
     pub fn resource(self) -> &'static str {

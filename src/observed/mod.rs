@@ -10,6 +10,7 @@ mod claimed;
 mod holding;
 mod kind;
 mod load_balancing;
+mod operator;
 mod read;
 mod read_node;
 mod settings;
@@ -36,8 +37,9 @@ pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
+pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
 pub use read::{Definition, ReadError, Reader};
-pub use settings::{Agent, NodeConfig, Setting, SettingSource};
+pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
 pub use slim::slim;
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
@@ -87,6 +89,8 @@ pub struct Observed {
     pub controller_manager: NodeCidrAllocation,
     /// kube-controller-manager's `--cluster-cidr`, where it is visible.
     pub cluster_cidrs: Vec<Range>,
+    /// Whether the server knows settings of some nodes.
+    pub node_configs_served: NodeConfigsServed,
     /// Settings of some nodes, by name.
     pub node_configs: Vec<NodeConfig>,
     /// Who announces what.
@@ -187,6 +191,8 @@ pub struct Node {
     pub unreadable_spec: Option<String>,
     /// What is wrong with an annotation, when Cilium could not use it.
     pub unreadable_annotation: Option<String>,
+    /// Whether Cilium's operator is told to leave it alone.
+    pub attention: OperatorAttention,
     /// Whether the Node protects itself.
     pub protection: Protection,
     /// Addresses of the machine.
@@ -221,6 +227,10 @@ pub struct Author {
 pub struct CiliumNode {
     /// Name, which is the Node's.
     pub name: NodeName,
+    /// Version of the object as it was read.
+    pub version: ObjectVersion,
+    /// Whether Cilium's operator is told to leave it alone.
+    pub attention: OperatorAttention,
     /// `spec.ipam.podCIDRs`.
     pub pod_cidrs: Vec<Block>,
     /// Entries that are no CIDR.

@@ -5,11 +5,12 @@ use serde::Deserialize;
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
-use super::read_node::read_node;
+use super::read_node::{attention, read_node};
 use super::settings::{AgentView, NodeConfigView, arguments};
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, NodeConfig, Observed,
+    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, NodeConfig, NodeConfigApi,
+    NodeConfigsServed, ObjectVersion, Observed,
 };
 use crate::lbipam::AddressPoolApi;
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
@@ -90,8 +91,7 @@ impl Reader {
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
         match outcome.map_err(|error| ReadError::new(kind, json, &error)) {
-            // Nothing is planned from these: the rest can be examined without them.
-            Err(error) if ObservedKind::OF_EXAMINATIONS.contains(&kind) => {
+            Err(error) if kind.can_be_missed() => {
                 if self.observed.blind_spot(kind).is_none() {
                     self.hidden(kind, error.to_string());
                 }
@@ -106,12 +106,18 @@ impl Reader {
         if let (ObservedKind::LoadBalancerPool, Some(api)) = (kind, AddressPoolApi::from_text(api_version)) {
             self.observed.address_pools_served = AddressPoolsServed::As(api);
         }
+        if let (ObservedKind::CiliumNodeConfig, Some(api)) = (kind, NodeConfigApi::from_text(api_version)) {
+            self.observed.node_configs_served = NodeConfigsServed::As(api);
+        }
     }
 
     /// Notes that the server does not know a kind.
     pub fn not_served(&mut self, kind: ObservedKind) {
         if kind == ObservedKind::LoadBalancerPool {
             self.observed.address_pools_served = AddressPoolsServed::No;
+        }
+        if kind == ObservedKind::CiliumNodeConfig {
+            self.observed.node_configs_served = NodeConfigsServed::No;
         }
     }
 
@@ -233,6 +239,11 @@ impl Reader {
         let kept = view.metadata.annotations.do_not_gc.as_deref() == Some("true");
         let node = CiliumNode {
             name,
+            version: ObjectVersion {
+                uid: view.metadata.uid.clone(),
+                resource_version: view.metadata.resource_version.clone(),
+            },
+            attention: attention(view.metadata.annotations.ignore.as_deref()),
             pod_cidrs,
             unreadable,
             allocated: allocated.map(|pool| (pool.pool.clone(), lenient(&pool.cidrs))).collect(),
@@ -277,6 +288,7 @@ impl Reader {
         let containers = view.spec.template.iter().flat_map(|template| &template.spec.containers);
         for container in containers.filter(|container| container.name == "cilium-operator") {
             let cilium = &mut self.observed.cilium;
+            cilium.operator_replicas = view.spec.replicas;
             cilium.operator_version = version_of_image(&container.image).or(cilium.operator_version);
             cilium.operator_arguments.get_or_insert_default().extend(arguments(container));
         }

@@ -1,7 +1,7 @@
 //! From the wire view of a Node to what it shows, with the meaning that Cilium's ParseNode gives it.
 
 use super::view::{ManagedFields, NodeSpec, NodeView, PodCidrAnnotations};
-use super::{Author, HoldingField, Node, Protection};
+use super::{Author, HoldingField, Node, OperatorAttention, Protection};
 use crate::model::PerFamily;
 use crate::net::{Block, Family};
 
@@ -28,6 +28,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
         shown,
         unreadable_spec,
         unreadable_annotation,
+        attention: attention(annotations.ignore.as_deref()),
         protection: match annotations.protected.as_deref() {
             Some("true") => Protection::Protected,
             _ => Protection::None,
@@ -36,6 +37,13 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
     (Some(node), Vec::new())
+}
+
+pub(super) fn attention(ignore: Option<&str>) -> OperatorAttention {
+    match ignore {
+        Some("true") => OperatorAttention::Ignored,
+        _ => OperatorAttention::Served,
+    }
 }
 
 /// ParseNode takes one CIDR of each family, and none at all from a list that has more.

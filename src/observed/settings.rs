@@ -6,20 +6,60 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Observed;
 use super::view::{Container, nullable};
+use super::{AnnotationReads, Node, Observed};
 use crate::lbipam::WrittenSelector;
-use crate::model::{CiliumVersion, Labels, Selector};
+use crate::model::{CiliumVersion, Labels, NodeName, OWNER_LABEL, ObjectVersion, Selector};
+use crate::net::{Block, Family};
 
 /// A `CiliumNodeConfig` in Cilium's namespace.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// Name.
     pub name: String,
+    /// Version of the object as it was read.
+    pub version: ObjectVersion,
+    /// Labels of the object.
+    pub labels: Labels,
     /// The nodes that it is for; absent selects none, empty every one.
     pub nodes: Selector,
     /// Settings.
     pub defaults: BTreeMap<String, String>,
+}
+
+/// A version of the API in which `CiliumNodeConfig`s are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeConfigApi {
+    /// Up to Cilium 1.15.
+    V2Alpha1,
+    /// 1.16 and later.
+    V2,
+}
+
+impl NodeConfigApi {
+    /// `apiVersion`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NodeConfigApi::V2Alpha1 => "cilium.io/v2alpha1",
+            NodeConfigApi::V2 => "cilium.io/v2",
+        }
+    }
+
+    pub(super) fn from_text(text: &str) -> Option<NodeConfigApi> {
+        [NodeConfigApi::V2Alpha1, NodeConfigApi::V2].into_iter().find(|api| api.as_str() == text)
+    }
+}
+
+/// Whether the server knows `CiliumNodeConfig`s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeConfigsServed {
+    /// In this version.
+    As(NodeConfigApi),
+    /// It does not.
+    No,
+    /// Nothing tells, as with a cluster that is kept in a file.
+    #[default]
+    Unknown,
 }
 
 /// An agent's Pod.
@@ -70,8 +110,15 @@ pub(super) struct NodeConfigView {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct NodeConfigMetadata {
     name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default, deserialize_with = "nullable")]
+    labels: Labels,
     #[serde(default)]
     namespace: String,
 }
@@ -113,7 +160,9 @@ impl From<NodeConfigView> for (String, NodeConfig) {
         let NodeConfigView { metadata, spec } = view;
         let read = |written: &WrittenSelector| written.selector().unwrap_or_else(|_| Selector::nothing());
         let nodes = spec.node_selector.as_ref().map_or_else(Selector::nothing, read);
-        (metadata.namespace, NodeConfig { name: metadata.name, nodes, defaults: spec.defaults })
+        let NodeConfigMetadata { name, uid, resource_version, labels, namespace } = metadata;
+        let version = ObjectVersion { uid, resource_version };
+        (namespace, NodeConfig { name, version, labels, nodes, defaults: spec.defaults })
     }
 }
 
@@ -145,7 +194,59 @@ pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
     arguments
 }
 
+/// Overrides the block that an agent takes from its Node.
+pub const fn range_setting(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4-range",
+        Family::Ipv6 => "ipv6-range",
+    }
+}
+
+impl NodeConfig {
+    /// Whether we made it.
+    pub fn is_ours(&self) -> bool {
+        self.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+    }
+
+    /// The blocks that it sets.
+    pub fn ranges(&self) -> impl Iterator<Item = Block> + '_ {
+        let texts = Family::BOTH.into_iter().filter_map(|family| self.defaults.get(range_setting(family)));
+        texts.filter_map(|text| Block::lenient(text).ok())
+    }
+}
+
 impl Observed {
+    /// The block that an agent takes in place of that of its Node (`pkg/ipam/cell/ipam_init.go` ConfigureAndStartIPAM @ 1.20; it waits
+    /// for that of the Node all the same).
+    pub fn set_range(&self, node: &Node, family: Family) -> Option<Block> {
+        let setting = self.setting(&node.labels, range_setting(family))?;
+        Block::lenient(setting.value).ok().filter(|block| block.family() == family)
+    }
+
+    /// Every block that a setting gives to a node.
+    pub(super) fn set_ranges(&self) -> impl Iterator<Item = (&NodeName, Block)> {
+        let is_set = |family: Family| {
+            let key = range_setting(family);
+            let of_nodes = self.node_configs.iter().any(|config| config.defaults.contains_key(key));
+            of_nodes || self.common_setting(key).is_some_and(|setting| setting.value != "auto")
+        };
+        let families = Family::BOTH.into_iter().filter(move |family| is_set(*family));
+        families.flat_map(move |family| {
+            self.nodes.values().filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
+        })
+    }
+
+    /// The version in which `CiliumNodeConfig`s are written, if they can be.
+    pub fn node_config_api(&self) -> Option<NodeConfigApi> {
+        let version = self.cilium.version.map(|(version, _)| version);
+        match (self.node_configs_served, version) {
+            (NodeConfigsServed::As(api), _) => Some(api),
+            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(16, 0) => Some(NodeConfigApi::V2),
+            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(13, 0) => Some(NodeConfigApi::V2Alpha1),
+            (NodeConfigsServed::Unknown | NodeConfigsServed::No, _) => None,
+        }
+    }
+
     /// What an agent that starts on a node with these labels now would be set to.
     pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
         let of_node = self.node_configs.iter().rev().find_map(|config| {
@@ -156,6 +257,17 @@ impl Observed {
             true => self.common_setting(key),
             false => of_node.or_else(|| self.common_setting(key)),
         }
+    }
+
+    /// Whether the agent of a node would read its annotations.
+    pub fn annotation_reads(&self, node: &Node) -> AnnotationReads {
+        let asked = self.setting(&node.labels, "annotate-k8s-node").map(|setting| setting.value);
+        self.cilium.annotation_reads(asked)
+    }
+
+    /// Whether agents read annotations, but for settings of single nodes.
+    pub fn common_annotation_reads(&self) -> AnnotationReads {
+        self.cilium.annotation_reads(self.common_setting("annotate-k8s-node").map(|setting| setting.value))
     }
 
     /// What agents are set to, but for settings of single nodes.

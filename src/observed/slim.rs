@@ -40,6 +40,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["metadata", "annotations", super::OLD_ANNOTATION_IPV4],
             &["metadata", "annotations", super::OLD_ANNOTATION_IPV6],
             &["metadata", "annotations", super::PROTECTED_ANNOTATION],
+            &["metadata", "annotations", super::IGNORE_ANNOTATION],
             &["metadata", "managedFields"],
             &["spec", "podCIDR"],
             &["spec", "podCIDRs"],
@@ -49,6 +50,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
         ObservedKind::CiliumNode => &[
             &["metadata", "ownerReferences"],
             &["metadata", "annotations", "cilium.io/do-not-gc"],
+            &["metadata", "annotations", super::IGNORE_ANNOTATION],
             &["spec", "ipam", "podCIDRs"],
             &["spec", "ipam", "pools", "allocated"],
             &["status", "ipam", "operator-status", "error"],
@@ -110,11 +112,13 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["data", "ipv4-range"],
             &["data", "ipv6-range"],
         ],
-        ObservedKind::CiliumOperator => &[&["metadata", "labels"], &["spec", "template", "spec", "containers"]],
+        ObservedKind::CiliumOperator => {
+            &[&["metadata", "labels"], &["spec", "replicas"], &["spec", "template", "spec", "containers"]]
+        }
         ObservedKind::CiliumAgentPod => {
             &[&["metadata", "labels"], &["spec", "nodeName"], &["spec", "containers"], &["status", "startTime"]]
         }
-        ObservedKind::CiliumNodeConfig => &[&["spec", "nodeSelector"], &["spec", "defaults"]],
+        ObservedKind::CiliumNodeConfig => &[&["metadata", "labels"], &["spec", "nodeSelector"], &["spec", "defaults"]],
         ObservedKind::BgpPeeringPolicy => &[&["spec", "nodeSelector"], &["spec", "virtualRouters"]],
         ObservedKind::BgpClusterConfig => &[&["spec", "nodeSelector"], &["spec", "bgpInstances"]],
         ObservedKind::BgpPeerConfig => &[&["spec", "families"]],

@@ -59,6 +59,8 @@ pub(super) struct PodCidrAnnotations<'a> {
     pub old_ipv6: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "cilium-ipam.io/protected")]
     pub protected: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "ipam.cilium.io/ignore")]
+    pub ignore: Option<Cow<'a, str>>,
 }
 
 impl PodCidrAnnotations<'_> {
@@ -151,6 +153,10 @@ pub(super) struct CiliumNodeView<'a> {
 pub(super) struct CiliumNodeMetadata<'a> {
     #[serde(borrow)]
     pub name: Cow<'a, str>,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
     #[serde(default, deserialize_with = "nullable")]
     pub owner_references: Vec<OwnerReference>,
     #[serde(default, deserialize_with = "nullable")]
@@ -167,6 +173,8 @@ pub(super) struct OwnerReference {
 pub(super) struct CiliumNodeAnnotations {
     #[serde(default, rename = "cilium.io/do-not-gc")]
     pub do_not_gc: Option<String>,
+    #[serde(default, rename = "ipam.cilium.io/ignore")]
+    pub ignore: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -286,6 +294,8 @@ pub(super) struct WorkloadView<'a> {
 
 #[derive(Default, Deserialize)]
 pub(super) struct WorkloadSpec {
+    #[serde(default)]
+    pub replicas: Option<u32>,
     #[serde(default)]
     pub template: Option<PodTemplate>,
     #[serde(default, deserialize_with = "nullable")]

@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::change::Target;
 use super::lb::LbObstacle;
-use crate::model::{IpamMode, NodeName, Origin, PoolName};
+use crate::model::{IpamMode, NodeName, Origin, PoolName, WritePath};
 use crate::net::{Block, Family};
+use crate::observed::OperatorRefusal;
 
 /// A wanted change that must wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,18 @@ pub enum BlockedReason {
     ModeOfAnotherAllocator(IpamMode),
     /// An IPAM mode that is unknown here.
     ModeUnknown(String),
+    /// A write path that is not read in this IPAM mode.
+    PathNotRead(WritePath, IpamMode),
+    /// Cilium's operator gives the node a block itself.
+    OperatorGives,
+    /// Whether Cilium's operator gives blocks itself cannot be seen.
+    OperatorUnseen,
+    /// Cilium's operator would refuse the block.
+    OperatorRefuses(OperatorRefusal),
+    /// Cilium's operator hands out blocks of another size, this prefix length.
+    OperatorBlockSize(Block, u8),
+    /// The operator skips the node, and would give the block to another one.
+    InsideOperatorRanges(Block),
     /// The annotation path, with the gate closed.
     AnnotationNotRead,
     /// The annotation path, on a Cilium of unknown version.
@@ -70,8 +83,16 @@ pub enum BlockedReason {
     },
     /// The pool of the pin is disabled.
     PinPoolDisabled(PoolName),
-    /// What was written to `spec.podCIDRs` stays.
-    CannotBeUndone(Vec<Block>),
+    /// What was written by this path stays.
+    CannotBeUndone(WritePath, Vec<Block>),
+    /// `CiliumNodeConfig`s are not served, or nothing tells in which version.
+    NodeConfigsNotServed,
+    /// There is no selector for this node alone.
+    CannotBeSelected(String),
+    /// A `CiliumNodeConfig` of this name is somebody else's.
+    NodeConfigOfAnother(String),
+    /// Somebody else's setting wins over ours: its key, and where it stands.
+    SettingOfAnother(&'static str, String),
     /// A block that an undo plan took away is not the node's to have any more.
     CannotBeGivenBack(Block),
 }
@@ -91,6 +112,28 @@ impl fmt::Display for BlockedReason {
             }
             BlockedReason::ModeUnknown(mode) => {
                 write!(f, "Cilium runs with the unknown ipam `{}`", mode.escape_debug())
+            }
+            BlockedReason::PathNotRead(path, mode) => {
+                write!(f, "the Policy says `writePath: {path}`, which is not read in ipam `{mode}`")
+            }
+            BlockedReason::OperatorGives => {
+                write!(f, "Cilium's operator hands out blocks itself (ipam `cluster-pool`)")
+            }
+            BlockedReason::OperatorUnseen => {
+                write!(f, "the Deployment of Cilium's operator was not seen, so it may hand out the same block itself")
+            }
+            BlockedReason::OperatorRefuses(refusal) => {
+                write!(f, "Cilium's operator would refuse it: {refusal}")?;
+                refusal.holder().map_or(Ok(()), |holder| write!(f, " (by node {holder})"))
+            }
+            BlockedReason::OperatorBlockSize(block, mask) => {
+                write!(f, "{block} is not of the size that Cilium's operator keeps account of, which is /{mask}")
+            }
+            BlockedReason::InsideOperatorRanges(block) => {
+                write!(
+                    f,
+                    "Cilium's operator skips this node and does not know that {block} is taken, which lies in its ranges"
+                )
             }
             BlockedReason::AnnotationNotRead => {
                 write!(f, "this Cilium does not read the annotation: annotate-k8s-node is not \"true\"")
@@ -117,7 +160,7 @@ impl fmt::Display for BlockedReason {
             BlockedReason::FamilyMissing(family) => {
                 write!(
                     f,
-                    "Cilium has {family} switched on and waits for an {family} block too, and spec.podCIDRs is write-once"
+                    "Cilium has {family} switched on and waits for an {family} block too, which could not be added later"
                 )
             }
             BlockedReason::PinFamilyOff(family) => {
@@ -143,9 +186,26 @@ impl fmt::Display for BlockedReason {
             BlockedReason::CannotBeGivenBack(block) => {
                 write!(f, "{block} cannot be given back: another has it by now, or no pool gives it")
             }
-            BlockedReason::CannotBeUndone(blocks) => {
+            BlockedReason::CannotBeUndone(path, blocks) => {
                 let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-                write!(f, "it keeps {}: spec.podCIDRs is write-once", blocks.join(" "))
+                let why = match path {
+                    WritePath::NodeSpec | WritePath::NodeAnnotation => "spec.podCIDRs is write-once",
+                    WritePath::CiliumNode => "its agent may have started on what its CiliumNode shows",
+                    WritePath::NodeConfig => "its agent may have started on what its CiliumNodeConfig says",
+                };
+                write!(f, "it keeps {}: {why}", blocks.join(" "))
+            }
+            BlockedReason::NodeConfigsNotServed => {
+                write!(f, "CiliumNodeConfigs are not served (Cilium 1.13 and later), or its version is not known")
+            }
+            BlockedReason::CannotBeSelected(why) => {
+                write!(f, "no CiliumNodeConfig can select it alone: {}", why.escape_debug())
+            }
+            BlockedReason::NodeConfigOfAnother(name) => {
+                write!(f, "CiliumNodeConfig {} is there already, and somebody else's", name.escape_debug())
+            }
+            BlockedReason::SettingOfAnother(key, source) => {
+                write!(f, "its {key} is set by {}, which wins over ours", source)
             }
             BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
         }
@@ -166,6 +226,12 @@ impl BlockedReason {
             BlockedReason::NoCilium => "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file".into(),
             BlockedReason::ModeNotServed(_) => "nodes of this mode keep what the Cilium operator gives them; only ipam `kubernetes` is served".into(),
             BlockedReason::ModeOfAnotherAllocator(_) | BlockedReason::ModeUnknown(_) => "nothing here: this mode does not take blocks from a Node".into(),
+            BlockedReason::PathNotRead(..) => "use `writePath: auto`".into(),
+            BlockedReason::OperatorGives | BlockedReason::OperatorUnseen => "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero meanwhile, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or, at the risk that it gives the same block away at the same moment, ask for `writePath: cilium-node` before the node's agent starts".into(),
+            BlockedReason::OperatorRefuses(OperatorRefusal::Taken(..)) => "pin a block that is free".into(),
+            BlockedReason::OperatorRefuses(_) => "add the pool's `cidrs` to the operator's ranges (cluster-pool-ipv4-cidr, cluster-pool-ipv6-cidr) and restart it, or run it with --ipam=kubernetes".into(),
+            BlockedReason::OperatorBlockSize(_, mask) => format!("set the pool's blockSize to {mask}, or run the operator with --ipam=kubernetes"),
+            BlockedReason::InsideOperatorRanges(_) => "give the pool addresses outside of the operator's ranges, or take the annotation `ipam.cilium.io/ignore` away".into(),
             BlockedReason::AnnotationNotRead => "set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or use `writePath: auto`".into(),
             BlockedReason::VersionUnknown => "set `annotate-k8s-node: \"true\"` in cilium-config, or use `writePath: auto`".into(),
             BlockedReason::RivalAllocator => "run kube-controller-manager with --allocate-node-cidrs=false".into(),
@@ -183,9 +249,15 @@ impl BlockedReason {
             BlockedReason::SpokenFor(..) => "wait for the other apply, or until the block has rested (`quarantine` in the Policy), and plan again".into(),
             BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),
             BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
-            BlockedReason::PinWouldMove { .. } => "drain the node and re-create its Node object, or pin the block that it holds".into(),
+            BlockedReason::PinWouldMove { .. } => "ask for `writePath: node-config`, which moves it by a setting of Cilium (ipam `kubernetes`, 1.13 and later); or drain the node and re-create its Node object, or pin the block that it holds".into(),
             BlockedReason::CannotBeGivenBack(_) => "plan from the files, and the node gets a block of its pool".into(),
-            BlockedReason::CannotBeUndone(_) => "drain the node and re-create its Node object".into(),
+            BlockedReason::CannotBeUndone(WritePath::NodeConfig, _) => "drain the node, delete its CiliumNodeConfig `cilium-ipam-NODE`, and restart its agent".into(),
+            BlockedReason::CannotBeUndone(WritePath::CiliumNode, _) => "drain the node, delete its CiliumNode, and restart its agent".into(),
+            BlockedReason::CannotBeUndone(..) => "drain the node and re-create its Node object".into(),
+            BlockedReason::NodeConfigsNotServed => "install Cilium's CRDs of 1.13 or later, or drain the node and re-create its Node object".into(),
+            BlockedReason::CannotBeSelected(_) => "give the node a label kubernetes.io/hostname of its own".into(),
+            BlockedReason::NodeConfigOfAnother(name) => format!("delete the CiliumNodeConfig {}, if nobody needs it", name.escape_debug()),
+            BlockedReason::SettingOfAnother(..) => "take it away there".into(),
             BlockedReason::PinPoolDisabled(_) => "enable the pool, or pin a block of another pool".into(),
         }
     }

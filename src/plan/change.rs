@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::lb::{AddressPoolChange, ServiceChange};
-use crate::model::{AddressPoolName, NodeName, ObjectVersion, Origin, PoolName, ServiceName, WritePath};
+use crate::claims::ClaimGuard;
+use crate::model::{AddressPoolName, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath};
 use crate::net::Block;
-use crate::observed::HoldingField;
+use crate::observed::{HoldingField, NodeConfigApi, OperatorAttention};
 
 /// The object that a change is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,6 +147,47 @@ pub enum Edit {
         /// The annotations to set, or to remove; others are left alone.
         values: BTreeMap<&'static str, Option<Block>>,
     },
+    /// `CiliumNode.spec.ipam.podCIDRs`.
+    CiliumNode {
+        /// All blocks of the node.
+        pod_cidrs: Vec<Block>,
+        /// The CiliumNode.
+        object: CiliumNodeObject,
+    },
+    /// `ipv4-range` and `ipv6-range` for one node.
+    NodeConfig {
+        /// The version in which it is written.
+        api: NodeConfigApi,
+        /// Cilium's namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The blocks that it sets.
+        ranges: PerFamily<Block>,
+        /// The object.
+        object: NodeConfigObject,
+    },
+}
+
+/// The `CiliumNodeConfig` that is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeConfigObject {
+    /// There is none: it is created, owned by its Node.
+    New {
+        /// The value of the label that selects the node.
+        hostname: String,
+    },
+    /// It was seen, in this version.
+    Seen(ObjectVersion),
+}
+
+/// The CiliumNode that is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CiliumNodeObject {
+    /// There is none: it is created, owned by its Node.
+    New(OperatorAttention),
+    /// It was seen, in this version.
+    Seen(ObjectVersion),
 }
 
 impl Edit {
@@ -154,14 +196,17 @@ impl Edit {
         match self {
             Edit::NodeSpec { .. } => WritePath::NodeSpec,
             Edit::NodeAnnotations { .. } => WritePath::NodeAnnotation,
+            Edit::CiliumNode { .. } => WritePath::CiliumNode,
+            Edit::NodeConfig { .. } => WritePath::NodeConfig,
         }
     }
 
     /// The blocks that the written fields will show.
     pub fn blocks(&self) -> BTreeSet<Block> {
         match self {
-            Edit::NodeSpec { pod_cidrs } => pod_cidrs.iter().copied().collect(),
+            Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => pod_cidrs.iter().copied().collect(),
             Edit::NodeAnnotations { values } => values.values().flatten().copied().collect(),
+            Edit::NodeConfig { ranges, .. } => ranges.iter().copied().collect(),
         }
     }
 }
@@ -180,6 +225,11 @@ pub struct PassedOverPool {
 pub enum Reason {
     /// A `NodeAssignment` says so.
     Pinned,
+    /// A `NodeAssignment` says so, and the node holds this other block.
+    MovedByPin {
+        /// The block that it holds.
+        from: Block,
+    },
     /// A `NodeAssignment` says so for one family, and the pool gives the other.
     PinnedInPart,
     /// The lowest free block of the best pool that could serve it.
@@ -217,10 +267,24 @@ pub struct NodeChange {
     pub reason: Reason,
     /// What it means for workloads.
     pub hazard: Hazard,
-    /// The object that was seen; the write must fail when it is another one by now.
+    /// The Node that was seen; the write must fail when it is another one by now.
     pub guard: ObjectVersion,
     /// The pin or the pool in the files.
     pub origin: Option<Origin>,
+}
+
+impl NodeChange {
+    /// What keeps the write from landing late, as its claim names it: UID and guard of the object that is written.
+    pub fn claim_guard(&self) -> (&str, ClaimGuard) {
+        let version = |version: &ObjectVersion| ClaimGuard::Version(version.resource_version.clone());
+        match &self.edit {
+            Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => (&self.guard.uid, version(&self.guard)),
+            Edit::CiliumNode { object: CiliumNodeObject::New(_), .. }
+            | Edit::NodeConfig { object: NodeConfigObject::New { .. }, .. } => (&self.guard.uid, ClaimGuard::Creation),
+            Edit::CiliumNode { object: CiliumNodeObject::Seen(seen), .. }
+            | Edit::NodeConfig { object: NodeConfigObject::Seen(seen), .. } => (&seen.uid, version(seen)),
+        }
+    }
 }
 
 /// A place where the cluster shows something else than it should.

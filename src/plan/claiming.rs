@@ -22,9 +22,8 @@ pub fn claim_changes(
     for (_, change) in nodes(changes).filter(|(index, _)| !conflicts.contains_key(index)) {
         let blocks = change.edit.blocks();
         for block in &blocks {
-            let guard = ClaimGuard::Version(change.guard.resource_version.clone());
-            let claim = Claim { node: change.node.clone(), uid: change.guard.uid.clone(), guard };
-            claims.in_flight.insert(*block, claim);
+            let (uid, guard) = change.claim_guard();
+            claims.in_flight.insert(*block, Claim { node: change.node.clone(), uid: uid.to_owned(), guard });
         }
         for block in freed(change, &blocks) {
             claims.rest(block, &change.node, now, rest);
@@ -78,7 +77,7 @@ pub fn settle_applied<'c>(
         for block in &blocks {
             let is_ours = |claim: &Claim| {
                 let is_guarded = matches!(claim.guard, ClaimGuard::Version(_));
-                is_guarded && claim.node == change.node && claim.uid == change.guard.uid
+                is_guarded && claim.node == change.node && claim.uid == change.claim_guard().0
             };
             if claims.in_flight.get(block).is_some_and(is_ours) {
                 claims.in_flight.remove(block);

@@ -126,7 +126,7 @@ impl<'p> Planner<'p> {
         families.retain(|family| held.get(*family).is_none() && self.observed.cilium.use_of(*family) != FamilyUse::Off);
         let mut pools = candidates.of(node);
         match pinned {
-            Some(Pinned { outcome: PinOutcome::Blocked(_), .. }) => families.clear(),
+            Some(Pinned { outcome: PinOutcome::Blocked(_) | PinOutcome::Move(_), .. }) => families.clear(),
             Some(Pinned { outcome: PinOutcome::Assign(blocks), pool, .. }) => {
                 families.retain(|family| blocks.get(*family).is_none());
                 pools = self.supply.id(pool).into_iter().collect();

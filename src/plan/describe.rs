@@ -10,6 +10,7 @@ use super::document_lb::hazard_text;
 use super::limits::Refusal;
 use crate::model::{Finding, Origin};
 use crate::net::Block;
+use crate::observed::range_setting;
 
 fn texts(blocks: &[Block]) -> Vec<String> {
     blocks.iter().map(ToString::to_string).collect()
@@ -63,6 +64,11 @@ impl From<&Edit> for EditDocument {
     fn from(edit: &Edit) -> EditDocument {
         match edit {
             Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
+            Edit::CiliumNode { pod_cidrs, object: _ } => EditDocument::CiliumNode(texts(pod_cidrs)),
+            Edit::NodeConfig { ranges, .. } => {
+                let setting = |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
+                EditDocument::NodeConfig(ranges.iter().map(setting).collect())
+            }
             Edit::NodeAnnotations { values } => EditDocument::Annotations(
                 values.iter().map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string()))).collect(),
             ),
@@ -92,6 +98,10 @@ fn reason_text(change: &NodeChange) -> String {
     let why = match &change.reason {
         Reason::Pinned => {
             format!("pinned{}", change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default())
+        }
+        Reason::MovedByPin { from } => {
+            let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
+            format!("pinned{place}, and moves away from {from}: drain the node; spec.podCIDRs keeps {from} for good")
         }
         Reason::PinnedInPart => {
             let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();

@@ -146,6 +146,12 @@ pub enum EditDocument {
     /// `spec.podCIDR` is the first, `spec.podCIDRs` all.
     #[serde(rename = "spec.podCIDRs")]
     NodeSpec(Vec<String>),
+    /// All blocks of the CiliumNode.
+    #[serde(rename = "CiliumNode.spec.ipam.podCIDRs")]
+    CiliumNode(Vec<String>),
+    /// Settings of the node's `CiliumNodeConfig` by key.
+    #[serde(rename = "CiliumNodeConfig.spec.defaults")]
+    NodeConfig(BTreeMap<String, String>),
     /// Annotations by key; `null` removes one.
     #[serde(rename = "metadata.annotations")]
     Annotations(BTreeMap<String, Option<String>>),

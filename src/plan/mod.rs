@@ -28,7 +28,8 @@ use crate::model::{Finding, Waiver};
 
 pub use blocked::{Blocked, BlockedReason};
 pub use change::{
-    Action, Change, Drift, Edit, Hazard, NodeChange, PassedOverPool, Reason, Sequence, Target, node_changes,
+    Action, Change, CiliumNodeObject, Drift, Edit, Hazard, NodeChange, NodeConfigObject, PassedOverPool, Reason,
+    Sequence, Target, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::{foreign_ranges, plan};
@@ -45,6 +46,7 @@ pub use limits::{Refusal, exceeded_limits, refusals};
 pub use pool_use::{PoolUse, pool_use};
 pub use staleness::{Staleness, shows, still_wanted};
 pub use undo::plan_undo;
+pub use write_path::HOSTNAME_LABEL;
 
 /// What would be done, and what would not.
 #[derive(Clone, Debug, Default)]

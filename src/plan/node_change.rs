@@ -26,7 +26,7 @@ pub(super) struct NodeChanges<'p> {
     observed: &'p Observed,
     supply: &'p Supply,
     others: &'p Others<'p>,
-    paths: Paths,
+    paths: Paths<'p>,
     /// Blocks of each pool that nobody holds and nobody may have yet.
     spoken_for: BTreeMap<PoolId, usize>,
 }
@@ -69,6 +69,7 @@ impl<'p> NodeChanges<'p> {
         let mut source = None;
         match pinned.map(|pinned| (&pinned.outcome, pinned)) {
             Some((PinOutcome::Blocked(reason), _)) => return Err(reason.clone()),
+            Some((PinOutcome::Move(blocks), pinned)) => return self.moved(node, &held, blocks, pinned).map(Some),
             Some((PinOutcome::Assign(assign), pinned)) if !assign.is_empty() => {
                 assign.iter().for_each(|block| blocks.offer(*block));
                 let (pool, origin) = (Some(pinned.pool.clone()), Some(pinned.origin.clone()));
@@ -91,6 +92,35 @@ impl<'p> NodeChanges<'p> {
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
         }
         self.write(node, &held, &blocks, source)
+    }
+
+    /// A node that moves from the blocks that it holds to those of its pin.
+    fn moved(
+        &self,
+        node: &Node,
+        held: &PerFamily<Holding>,
+        blocks: &PerFamily<Block>,
+        pinned: &Pinned,
+    ) -> Result<NodeChange, BlockedReason> {
+        if node.uid.is_empty() || node.resource_version.is_empty() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        let edit = self.paths.by_node_config(node, blocks)?;
+        let (before, after) = before_and_after(node, held, &edit);
+        let from = before.first().copied();
+        Ok(NodeChange {
+            action: Action::Update,
+            node: node.name.clone(),
+            pool: Some(pinned.pool.clone()),
+            before,
+            after,
+            undo: undo::inverse(node, &edit),
+            edit,
+            reason: from.map_or(Reason::Pinned, |from| Reason::MovedByPin { from }),
+            hazard: Hazard::Disruptive,
+            guard: ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() },
+            origin: Some(pinned.origin.clone()),
+        })
     }
 
     /// What the node holds of the families that Cilium uses.
@@ -124,7 +154,7 @@ impl<'p> NodeChanges<'p> {
         self.refuse_conflicts(node, held)?;
         let action = if source.is_some() { Action::Assign } else { Action::Update };
         let source = source.unwrap_or_else(|| self.source_of_held(held));
-        let (before, after) = before_and_after(node, &edit);
+        let (before, after) = before_and_after(node, held, &edit);
         let hazard = self.hazard(node, held, blocks);
         let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
         let Source { pool, origin, reason } = source;
@@ -200,9 +230,19 @@ fn why_text(why: PassedOver) -> String {
     }
 }
 
-fn before_and_after(node: &Node, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
+fn before_and_after(node: &Node, held: &PerFamily<Holding>, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
     match edit {
         Edit::NodeSpec { pod_cidrs } => (node.spec.iter().copied().collect(), pod_cidrs.clone()),
+        Edit::NodeConfig { ranges, .. } => {
+            let of_family = |holding: &&Holding| ranges.get(holding.block.family()).is_some();
+            let before = held.iter().filter(of_family).map(|holding| holding.block);
+            (before.collect(), ranges.iter().copied().collect())
+        }
+        // Nothing is there yet of what is written.
+        Edit::CiliumNode { pod_cidrs, .. } => {
+            let is_held = |block: &Block| held.iter().any(|holding| holding.block == *block);
+            (pod_cidrs.iter().copied().filter(is_held).collect(), pod_cidrs.clone())
+        }
         Edit::NodeAnnotations { values } => {
             let after: PerFamily<Block> = values.values().flatten().copied().collect();
             let shown = |family: Family| node.annotated(family).map(|(block, _)| block);

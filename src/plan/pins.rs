@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::blocked::BlockedReason;
+use super::write_path::{Moving, moves_nodes};
 use crate::claims::Claims;
 use crate::desired::{Desired, Pin, PoolState};
 use crate::model::{NodeName, PerFamily};
 use crate::net::{Block, Range, RangeIndex};
-use crate::observed::{FamilyUse, Holding, Observed};
+use crate::observed::{FamilyUse, Holding, Observed, Reading};
 
 /// What a pin asks of its node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PinOutcome {
     /// The node gets these blocks, besides what it holds.
     Assign(PerFamily<Block>),
+    /// The node holds others, and moves to these.
+    Move(PerFamily<Block>),
     /// It cannot be, for now.
     Blocked(BlockedReason),
 }
@@ -58,10 +61,18 @@ pub(super) fn outcome(
     observed: &Observed,
     others: &Others<'_>,
 ) -> PinOutcome {
-    let mut assign = PerFamily::NONE;
+    let (mut assign, mut moved) = (PerFamily::NONE, PerFamily::NONE);
+    let moving = moves_nodes(observed, desired.policy.write_path);
     for block in pin.blocks.iter().copied() {
         match held.get(block.family()) {
             Some(holding) if holding.block == block => continue,
+            Some(holding) if moving == Moving::BySetting && holding.reading == Reading::Read => {
+                if let Some(reason) = obstacle(pin, block, desired, observed, others) {
+                    return PinOutcome::Blocked(reason);
+                }
+                moved.offer(block);
+                continue;
+            }
             Some(holding) => {
                 return PinOutcome::Blocked(BlockedReason::PinWouldMove { pinned: block, held: holding.block });
             }
@@ -70,17 +81,25 @@ pub(super) fn outcome(
         if observed.cilium.use_of(block.family()) == FamilyUse::Off {
             return PinOutcome::Blocked(BlockedReason::PinFamilyOff(block.family()));
         }
-        if let Some(reason) = obstacle(pin, block, desired, others) {
+        if let Some(reason) = obstacle(pin, block, desired, observed, others) {
             return PinOutcome::Blocked(reason);
         }
         assign.offer(block);
     }
-    PinOutcome::Assign(assign)
+    if moved.is_empty() { PinOutcome::Assign(assign) } else { PinOutcome::Move(moved) }
 }
 
-fn obstacle(pin: &Pin, block: Block, desired: &Desired, others: &Others<'_>) -> Option<BlockedReason> {
+fn obstacle(
+    pin: &Pin,
+    block: Block,
+    desired: &Desired,
+    observed: &Observed,
+    others: &Others<'_>,
+) -> Option<BlockedReason> {
     if let Some(node) = others.holder(block, &pin.node) {
-        return Some(BlockedReason::PinHeldBy(block, node.clone()));
+        let refusal = observed.cluster_pool_refusal(block, &pin.node).filter(|refusal| refusal.holder() == Some(node));
+        let held = || BlockedReason::PinHeldBy(block, node.clone());
+        return Some(refusal.map_or_else(held, BlockedReason::OperatorRefuses));
     }
     if let Some(node) = others.claimant(block, &pin.node) {
         return Some(BlockedReason::SpokenFor(block, node.clone()));

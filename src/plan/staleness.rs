@@ -116,6 +116,15 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             let shown: Vec<String> = node.spec.iter().map(ToString::to_string).collect();
             blocks.iter().all(|block| shown.contains(block))
         }
+        EditDocument::CiliumNode(blocks) => {
+            let shown = observed.cilium_nodes.get(&node.name).map(|cilium_node| &cilium_node.pod_cidrs);
+            let shows =
+                |block: &String| shown.is_some_and(|shown| shown.iter().any(|there| there.to_string() == *block));
+            blocks.iter().all(shows)
+        }
+        EditDocument::NodeConfig(settings) => settings
+            .iter()
+            .all(|(key, value)| observed.setting(&node.labels, key).is_some_and(|setting| setting.value == value)),
         EditDocument::AddressPool(_) => false,
         EditDocument::Annotations(values) => {
             values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)

@@ -18,7 +18,8 @@ use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_
 /// `spec.podCIDRs` is write-once.
 pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
     match edit {
-        Edit::NodeSpec { .. } => None,
+        // A CiliumNode that its agent uses cannot be emptied, and one that nobody uses is deleted by hand.
+        Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig { .. } => None,
         // What stands there could not be read, so it could not be written again.
         Edit::NodeAnnotations { .. } if node.unreadable_annotation.is_some() => None,
         Edit::NodeAnnotations { values } => {
@@ -161,7 +162,7 @@ impl PlanDocument {
         undone.extend(of_nodes);
         let blocked = nodes().filter(|change| change.undo.is_none()).map(|change| Blocked {
             target: Target::Node(change.node.clone()),
-            reason: BlockedReason::CannotBeUndone(change.after.clone()),
+            reason: BlockedReason::CannotBeUndone(change.edit.write_path(), change.after.clone()),
             origin: None,
         });
         let limits = super::exceeded_limits(&undone, &desired.policy, observed).into_iter().map(Waiver::Limit);

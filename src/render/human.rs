@@ -51,7 +51,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     }
     if summary.irreversible > 0 {
         let what = count(summary.irreversible, "change");
-        text.push_str(&format!("\n{what} cannot be undone: spec.podCIDRs is write-once.\n"));
+        text.push_str(&format!("\n{what} cannot be undone: {}.\n", super::why_irreversible(plan)));
     }
     if !waivers.is_empty() {
         text.push_str(&format!("\nwaived: {}\n", printable(&waivers.join(", "))));

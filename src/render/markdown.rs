@@ -19,7 +19,7 @@ pub fn markdown(plan: &PlanDocument) -> String {
         intent: _,
         digest,
         source,
-        summary,
+        summary: _,
         waivers,
         refusals,
         changes,
@@ -28,7 +28,7 @@ pub fn markdown(plan: &PlanDocument) -> String {
         drift,
         findings,
     } = plan;
-    let mut page = Page { text: headline(summary), left_out: Vec::new() };
+    let mut page = Page { text: headline(plan), left_out: Vec::new() };
     page.refusals(refusals);
     let mut pools: BTreeMap<&str, Vec<&ChangeDocument>> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.kind == "Node") {
@@ -73,11 +73,12 @@ pub fn markdown_findings(findings: &[FindingDocument]) -> String {
     page.finish("")
 }
 
-fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible, load_balancing } = summary;
+fn headline(plan: &PlanDocument) -> String {
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible, load_balancing } =
+        &plan.summary;
     let irreversible = match irreversible {
         0 => String::new(),
-        changes => format!("\n\n{} cannot be undone: `spec.podCIDRs` is write-once", count(*changes, "change")),
+        changes => format!("\n\n{} cannot be undone: {}", count(*changes, "change"), super::why_irreversible(plan)),
     };
     let is_nothing = assign + release + update + delete == 0 && load_balancing.changes_nothing();
     let title = if is_nothing { "No changes" } else { "Plan" };

@@ -11,6 +11,8 @@ mod markdown;
 mod table;
 mod text;
 
+use crate::plan::PlanDocument;
+
 pub use diagnostic::{diagnostics, finding_documents};
 pub use examination::{ExaminationDocument, examination, sarif};
 pub use explanation::explanation;
@@ -19,3 +21,12 @@ pub use junit::junit;
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
 pub use text::{Paint, count, harmless_json, printable};
+
+/// Why some of its changes cannot be taken back.
+fn why_irreversible(plan: &PlanDocument) -> &'static str {
+    let mut irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
+    match irreversible.all(|change| change.write_path == "node-spec") {
+        true => "spec.podCIDRs is write-once",
+        false => "an agent may start on what they write",
+    }
+}

@@ -61,6 +61,13 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::ClusterPool,
+        rules: &["block-outside-pools", "operator-will-refuse"],
+        breaks: |objects| {
+            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.99.0.0/24"]);
+        },
+    },
+    Case {
+        base: Base::ClusterPool,
         rules: &["node-spec-not-used"],
         breaks: |objects| {
             object(objects, "Node", "n1")["spec"] = json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});

@@ -9,7 +9,7 @@ use cilium_ipam::model::{Labels, NodeName, PerFamily};
 use cilium_ipam::net::Block;
 use cilium_ipam::observed::{
     ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode, ObjectVersion,
-    Observed, Protection,
+    Observed, OperatorAttention, Protection,
 };
 use cilium_ipam::plan::{Action, Edit, Hazard, NodeChange, Reason};
 use jiff::{SignedDuration, Timestamp};
@@ -83,6 +83,8 @@ impl Names {
                 let pod_cidrs = vec![self.blocks[usize::from(cilium_node.block)]];
                 let cilium_node = RealCiliumNode {
                     name: name.clone(),
+                    version: ObjectVersion::default(),
+                    attention: OperatorAttention::Served,
                     pod_cidrs,
                     unreadable: Vec::new(),
                     allocated: Vec::new(),
@@ -111,6 +113,7 @@ impl Names {
             shown: block.into_iter().collect(),
             unreadable_spec: None,
             unreadable_annotation: None,
+            attention: OperatorAttention::Served,
             protection: Protection::None,
             addresses: Vec::new(),
             authors: Vec::new(),

@@ -318,6 +318,8 @@ impl Cluster for FileCluster {
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let place = match &write.target {
             Target::Node(name) => Place::new(ObservedKind::Node, "", name.as_str()),
+            Target::CiliumNode(name) => Place::new(ObservedKind::CiliumNode, "", name.as_str()),
+            Target::NodeConfig(_, namespace, name) => Place::new(ObservedKind::CiliumNodeConfig, namespace, name),
             Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
             Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
             Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),

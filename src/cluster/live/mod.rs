@@ -339,6 +339,10 @@ fn is_passing(status: StatusCode) -> bool {
 fn collection(target: &Target) -> Cow<'static, str> {
     match target {
         Target::Node(_) => "/api/v1/nodes".into(),
+        Target::NodeConfig(api, namespace, _) => {
+            format!("/apis/{}/namespaces/{namespace}/ciliumnodeconfigs", api.as_str()).into()
+        }
+        Target::CiliumNode(_) => "/apis/cilium.io/v2/ciliumnodes".into(),
         Target::AddressPool(api, _) => format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into(),
         Target::Service(service) => format!("/api/v1/namespaces/{}/services", service.namespace()).into(),
         Target::Claims => format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into(),
@@ -348,8 +352,9 @@ fn collection(target: &Target) -> Cow<'static, str> {
 
 fn object_name(target: &Target) -> &str {
     match target {
-        Target::Node(name) => name.as_str(),
+        Target::Node(name) | Target::CiliumNode(name) => name.as_str(),
         Target::AddressPool(_, name) => name.as_str(),
+        Target::NodeConfig(_, _, name) => name,
         Target::Service(service) => service.name(),
         Target::Claims => CLAIMS_NAME,
         Target::Lock => LOCK_NAME,

@@ -193,8 +193,9 @@ impl World {
     pub(super) fn write(&mut self, sender: &Sender, write: &Write) -> Result<Written, WriteError> {
         let (kind, name) = match &write.target {
             Target::Node(name) => (ObservedKind::Node, name.to_string()),
+            Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
             Target::Claims => (ObservedKind::Claims, CLAIMS_NAME.to_owned()),
-            Target::Lock | Target::AddressPool(..) | Target::Service(_) => {
+            Target::Lock | Target::AddressPool(..) | Target::Service(_) | Target::NodeConfig(..) => {
                 return Err(WriteError::Forbidden("there is none of these here".to_owned()));
             }
         };

@@ -107,10 +107,11 @@ fn new_blocks(change: &NodeChange, observed: &Observed) -> Vec<Block> {
 
 fn assert_families(change: &NodeChange) {
     match &change.edit {
-        Edit::NodeSpec { pod_cidrs } => {
+        Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => {
             let families: BTreeSet<_> = pod_cidrs.iter().map(|block| block.family()).collect();
             assert!(!pod_cidrs.is_empty() && families.len() == pod_cidrs.len(), "{change:?}");
         }
+        Edit::NodeConfig { ranges, .. } => assert!(!ranges.is_empty(), "{change:?}"),
         Edit::NodeAnnotations { values } => {
             for (key, block) in values {
                 assert!(ANNOTATION_KEYS.contains(key), "{change:?}");

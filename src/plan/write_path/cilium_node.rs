@@ -1,0 +1,65 @@
+//! Ipam `cluster-pool`: agents read their CiliumNode, which Cilium's operator fills unless something keeps it from that.
+//!
+//! While the operator hands out blocks itself, a CiliumNode can only be made before its agent makes it, and a block of its ranges can
+//! be handed out to another node at the same moment. Up to 1.19.1 it then only says so. So this is done on request alone.
+
+use super::super::blocked::BlockedReason;
+use super::super::change::{CiliumNodeObject, Edit};
+use super::{Paths, Wanted};
+use crate::model::PerFamily;
+use crate::net::Block;
+use crate::observed::{BlockGiver, Node};
+
+impl Paths<'_> {
+    pub(super) fn on_cilium_node(
+        &self,
+        node: &Node,
+        wanted: Wanted,
+        blocks: &PerFamily<Block>,
+    ) -> Result<Edit, BlockedReason> {
+        let cilium_node = self.observed.cilium_nodes.get(&node.name);
+        match self.observed.block_giver(node) {
+            BlockGiver::Anyone => {}
+            BlockGiver::AnyoneForThisNode => self.outside_operators_ranges(blocks)?,
+            BlockGiver::NobodyForNow => self.as_the_operator_would(node, blocks)?,
+            BlockGiver::Unseen if wanted == Wanted::Automatically => return Err(BlockedReason::OperatorUnseen),
+            BlockGiver::Operator if wanted == Wanted::Automatically => return Err(BlockedReason::OperatorGives),
+            BlockGiver::Operator | BlockGiver::Unseen => {
+                if cilium_node.is_some() {
+                    return Err(BlockedReason::OperatorGives);
+                }
+                self.as_the_operator_would(node, blocks)?;
+            }
+        }
+        let object = match cilium_node {
+            None => CiliumNodeObject::New(node.attention),
+            Some(seen) if seen.version.uid.is_empty() || seen.version.resource_version.is_empty() => {
+                return Err(BlockedReason::NoIdentity);
+            }
+            Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),
+        };
+        Ok(Edit::CiliumNode { pod_cidrs: self.all_families(blocks)?, object })
+    }
+
+    /// Blocks that the operator would keep when it finds them.
+    fn as_the_operator_would(&self, node: &Node, blocks: &PerFamily<Block>) -> Result<(), BlockedReason> {
+        for block in blocks.iter() {
+            if let Some(refusal) = self.observed.operator_refuses(*block, &node.name) {
+                return Err(BlockedReason::OperatorRefuses(refusal));
+            }
+            let mask = self.observed.operator_mask(block.family());
+            // It would take a larger one for free as long as a part of it is, and a smaller one would cost it a whole one.
+            if block.size().prefix_len() != mask {
+                return Err(BlockedReason::OperatorBlockSize(*block, mask));
+            }
+        }
+        Ok(())
+    }
+
+    /// The operator does not know which blocks the nodes have that it skips.
+    fn outside_operators_ranges(&self, blocks: &PerFamily<Block>) -> Result<(), BlockedReason> {
+        let is_operators =
+            |block: &&Block| self.observed.operator_ranges(block.family()).iter().any(|range| range.overlaps(**block));
+        blocks.iter().find(is_operators).map_or(Ok(()), |block| Err(BlockedReason::InsideOperatorRanges(*block)))
+    }
+}

@@ -1,0 +1,112 @@
+//! Nodes of ipam `kubernetes` that move by a setting of their own.
+
+use serde_json::{Value, json};
+use testbed::Options;
+
+use super::server::{Server, kubernetes, node as live_node};
+use super::support::{Folder, KUBERNETES, cluster, pin, pool};
+
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n";
+
+fn node(name: &str, hostname: &str, cidr: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7",
+        "labels": {"kubernetes.io/hostname": hostname}}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
+    .to_string()
+}
+
+fn files(pins: &[String]) -> String {
+    let pools = pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}");
+    [&[POLICY.to_owned(), pools], pins].concat().join("---\n")
+}
+
+fn folder(items: &[String], pins: &[String]) -> Folder {
+    Folder::new(&[("pools/a.yaml", &files(pins)), ("cluster.json", &cluster("1.19.3", KUBERNETES, items))])
+}
+
+fn plan(folder: &Folder) -> Value {
+    folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json()
+}
+
+#[test]
+fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
+    let items = [node("n1", "n1", "10.20.1.0/24"), node("n2", "n2", "10.20.2.0/24")];
+    let folder = folder(&items, &[pin("n1", "10.20.0.0/24")]);
+    let planned = plan(&folder);
+    let change = &planned["changes"][0];
+    assert_eq!(change["edit"], json!({"CiliumNodeConfig.spec.defaults": {"ipv4-range": "10.20.0.0/24"}}));
+    assert_eq!((&change["write_path"], &change["hazard"]), (&json!("node-config"), &json!("disruptive")));
+    assert_eq!((&planned["summary"]["moved"], &planned["summary"]["irreversible"]), (&json!(1), &json!(1)));
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    let objects: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
+    let configs = objects["items"].as_array().unwrap().iter().filter(|item| item["kind"] == "CiliumNodeConfig");
+    let [config] = configs.collect::<Vec<_>>()[..] else { panic!("{objects:#}") };
+    assert_eq!(config["metadata"]["name"], "cilium-ipam-n1");
+    assert_eq!(config["apiVersion"], "cilium.io/v2");
+    assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "uid-n1");
+    assert_eq!(
+        config["spec"],
+        json!({"defaults": {"ipv4-range": "10.20.0.0/24"}, "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}}})
+    );
+    // Both the block that it leaves and the one that it goes to are taken.
+    let third =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", "uid": "u3", "resourceVersion": "1"}});
+    let mut objects = objects;
+    objects["items"].as_array_mut().unwrap().push(third);
+    folder.write("cluster.json", objects.to_string());
+    let planned = plan(&folder);
+    assert_eq!(planned["changes"].as_array().unwrap().len(), 1);
+    assert_eq!(planned["changes"][0]["after"], json!(["10.20.3.0/24"]));
+    // Another pin changes the same object.
+    folder.write("pools/a.yaml", files(&[pin("n1", "10.20.9.0/24")]));
+    let planned = plan(&folder);
+    assert_eq!(planned["changes"][0]["before"], json!(["10.20.0.0/24"]));
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    folder.run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"]).expect(0);
+}
+
+#[test]
+fn what_keeps_a_node_from_moving() {
+    let config = |name: &str, spec: Value| {
+        json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": name, "namespace": "kube-system"}, "spec": spec})
+            .to_string()
+    };
+    let settings = json!({"nodeSelector": {}, "defaults": {"ipv4-range": "10.99.0.0/24"}});
+    let usual = node("n1", "n1", "10.20.1.0/24");
+    let cases = [
+        (vec![node("n1", "", "10.20.1.0/24")], "10.20.9.0/24", "it has no label kubernetes.io/hostname"),
+        (vec![usual.clone(), node("n2", "n1", "10.20.2.0/24")], "10.20.9.0/24", "node n2 has the same label"),
+        (vec![usual.clone(), config("cilium-ipam-n1", json!({"nodeSelector": {}}))], "10.20.9.0/24", "somebody else's"),
+        (vec![usual.clone(), config("zz", settings)], "10.20.9.0/24", "is set by CiliumNodeConfig `zz`, which wins"),
+        (vec![usual.clone(), node("n2", "n2", "10.20.9.0/24")], "10.20.9.0/24", "is held by node n2"),
+        (vec![usual], "10.96.7.0/24", "overlaps addresses that something else uses"),
+    ];
+    for (items, wanted, why) in cases {
+        let folder = folder(&items, &[pin("n1", wanted)]);
+        folder.write("pools/b.yaml", pool("b", "{cidrs: [10.96.0.0/20], blockSize: 24}"));
+        let planned = plan(&folder);
+        let blocked = planned["blocked"].as_array().unwrap().iter().find(|blocked| blocked["name"] == "n1");
+        let blocked = blocked.unwrap_or_else(|| panic!("{why}: {planned:#}"));
+        assert!(blocked["reason"].as_str().unwrap().contains(why), "{why}: {blocked}");
+        assert_eq!(planned["changes"], json!([]));
+    }
+}
+
+/// Both versions of the API, as a real server has them.
+#[test]
+fn a_real_server_takes_the_setting() {
+    for release in ["1.15.19", "1.19.3"] {
+        let server = Server::start(&kubernetes(release, None), Some(release), Options::default(), &[]);
+        let mut first = live_node("n1", json!({"kubernetes.io/hostname": "n1"}));
+        first["spec"] = json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
+        server.nodes([first]);
+        server.folder.write("pools/a.yaml", files(&[pin("n1", "10.20.0.0/24")]));
+        for wanted in ["10.20.0.0/24", "10.20.7.0/24"] {
+            server.folder.write("pools/a.yaml", files(&[pin("n1", wanted)]));
+            server.run(&["apply", "--auto-approve"]).expect(0);
+            let path = "/apis/cilium.io/v2alpha1/namespaces/kube-system/ciliumnodeconfigs/cilium-ipam-n1";
+            let config = server.plane.get(path).unwrap();
+            assert_eq!(config["spec"]["defaults"], json!({"ipv4-range": wanted}), "{release}");
+            server.run(&["plan", "--detailed-exitcode"]).expect(0);
+        }
+    }
+}
