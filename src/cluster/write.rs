@@ -13,8 +13,8 @@ use crate::observed::{
     OperatorAttention, range_setting,
 };
 use crate::plan::{
-    AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigObject, PoolAction,
-    ServiceChange,
+    AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit, NodeConfigObject,
+    PoolAction, ServiceChange,
 };
 
 /// An object that is written.
@@ -194,7 +194,8 @@ impl From<&NodeChange> for Write {
     fn from(change: &NodeChange) -> Write {
         let mut patch = json!({"metadata": guard(&change.guard)});
         match &change.edit {
-            Edit::NodeConfig { api, namespace, name, ranges, object } => {
+            Edit::NodeConfig(config) => {
+                let NodeConfigEdit { api, namespace, name, ranges, object } = &**config;
                 let settings = ranges.iter().map(|block| (range_setting(block.family()).to_owned(), block.to_string()));
                 let spec = json!({"defaults": settings.collect::<BTreeMap<_, _>>()});
                 let target = Target::NodeConfig(*api, namespace.clone(), name.clone());

@@ -39,7 +39,7 @@ pub enum BlockedReason {
     /// Whether Cilium's operator gives blocks itself cannot be seen.
     OperatorUnseen,
     /// Cilium's operator would refuse the block.
-    OperatorRefuses(OperatorRefusal),
+    OperatorRefuses(Box<OperatorRefusal>),
     /// Cilium's operator hands out blocks of another size, this prefix length.
     OperatorBlockSize(Block, u8),
     /// The operator skips the node, and would give the block to another one.
@@ -91,8 +91,8 @@ pub enum BlockedReason {
     CannotBeSelected(String),
     /// A `CiliumNodeConfig` of this name is somebody else's.
     NodeConfigOfAnother(String),
-    /// Somebody else's setting wins over ours: its key, and where it stands.
-    SettingOfAnother(&'static str, String),
+    /// Somebody else's setting wins over ours: its key and where it stands.
+    SettingOfAnother(String),
     /// A block that an undo plan took away is not the node's to have any more.
     CannotBeGivenBack(Block),
 }
@@ -204,9 +204,7 @@ impl fmt::Display for BlockedReason {
             BlockedReason::NodeConfigOfAnother(name) => {
                 write!(f, "CiliumNodeConfig {} is there already, and somebody else's", name.escape_debug())
             }
-            BlockedReason::SettingOfAnother(key, source) => {
-                write!(f, "its {key} is set by {}, which wins over ours", source)
-            }
+            BlockedReason::SettingOfAnother(setting) => write!(f, "its {setting}, which wins over ours"),
             BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
         }
     }
@@ -228,7 +226,7 @@ impl BlockedReason {
             BlockedReason::ModeOfAnotherAllocator(_) | BlockedReason::ModeUnknown(_) => "nothing here: this mode does not take blocks from a Node".into(),
             BlockedReason::PathNotRead(..) => "use `writePath: auto`".into(),
             BlockedReason::OperatorGives | BlockedReason::OperatorUnseen => "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero meanwhile, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or, at the risk that it gives the same block away at the same moment, ask for `writePath: cilium-node` before the node's agent starts".into(),
-            BlockedReason::OperatorRefuses(OperatorRefusal::Taken(..)) => "pin a block that is free".into(),
+            BlockedReason::OperatorRefuses(refusal) if refusal.holder().is_some() => "pin a block that is free".into(),
             BlockedReason::OperatorRefuses(_) => "add the pool's `cidrs` to the operator's ranges (cluster-pool-ipv4-cidr, cluster-pool-ipv6-cidr) and restart it, or run it with --ipam=kubernetes".into(),
             BlockedReason::OperatorBlockSize(_, mask) => format!("set the pool's blockSize to {mask}, or run the operator with --ipam=kubernetes"),
             BlockedReason::InsideOperatorRanges(_) => "give the pool addresses outside of the operator's ranges, or take the annotation `ipam.cilium.io/ignore` away".into(),

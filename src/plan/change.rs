@@ -155,18 +155,22 @@ pub enum Edit {
         object: CiliumNodeObject,
     },
     /// `ipv4-range` and `ipv6-range` for one node.
-    NodeConfig {
-        /// The version in which it is written.
-        api: NodeConfigApi,
-        /// Cilium's namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// The blocks that it sets.
-        ranges: PerFamily<Block>,
-        /// The object.
-        object: NodeConfigObject,
-    },
+    NodeConfig(Box<NodeConfigEdit>),
+}
+
+/// What is written into the `CiliumNodeConfig` of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfigEdit {
+    /// The version in which it is written.
+    pub api: NodeConfigApi,
+    /// Cilium's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The blocks that it sets.
+    pub ranges: PerFamily<Block>,
+    /// The object.
+    pub object: NodeConfigObject,
 }
 
 /// The `CiliumNodeConfig` that is written.
@@ -197,7 +201,7 @@ impl Edit {
             Edit::NodeSpec { .. } => WritePath::NodeSpec,
             Edit::NodeAnnotations { .. } => WritePath::NodeAnnotation,
             Edit::CiliumNode { .. } => WritePath::CiliumNode,
-            Edit::NodeConfig { .. } => WritePath::NodeConfig,
+            Edit::NodeConfig(_) => WritePath::NodeConfig,
         }
     }
 
@@ -206,7 +210,7 @@ impl Edit {
         match self {
             Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => pod_cidrs.iter().copied().collect(),
             Edit::NodeAnnotations { values } => values.values().flatten().copied().collect(),
-            Edit::NodeConfig { ranges, .. } => ranges.iter().copied().collect(),
+            Edit::NodeConfig(config) => config.ranges.iter().copied().collect(),
         }
     }
 }
@@ -279,10 +283,12 @@ impl NodeChange {
         let version = |version: &ObjectVersion| ClaimGuard::Version(version.resource_version.clone());
         match &self.edit {
             Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => (&self.guard.uid, version(&self.guard)),
-            Edit::CiliumNode { object: CiliumNodeObject::New(_), .. }
-            | Edit::NodeConfig { object: NodeConfigObject::New { .. }, .. } => (&self.guard.uid, ClaimGuard::Creation),
-            Edit::CiliumNode { object: CiliumNodeObject::Seen(seen), .. }
-            | Edit::NodeConfig { object: NodeConfigObject::Seen(seen), .. } => (&seen.uid, version(seen)),
+            Edit::CiliumNode { object: CiliumNodeObject::New(_), .. } => (&self.guard.uid, ClaimGuard::Creation),
+            Edit::CiliumNode { object: CiliumNodeObject::Seen(seen), .. } => (&seen.uid, version(seen)),
+            Edit::NodeConfig(config) => match &config.object {
+                NodeConfigObject::New { .. } => (&self.guard.uid, ClaimGuard::Creation),
+                NodeConfigObject::Seen(seen) => (&seen.uid, version(seen)),
+            },
         }
     }
 }

@@ -65,9 +65,9 @@ impl From<&Edit> for EditDocument {
         match edit {
             Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
             Edit::CiliumNode { pod_cidrs, object: _ } => EditDocument::CiliumNode(texts(pod_cidrs)),
-            Edit::NodeConfig { ranges, .. } => {
+            Edit::NodeConfig(config) => {
                 let setting = |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
-                EditDocument::NodeConfig(ranges.iter().map(setting).collect())
+                EditDocument::NodeConfig(config.ranges.iter().map(setting).collect())
             }
             Edit::NodeAnnotations { values } => EditDocument::Annotations(
                 values.iter().map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string()))).collect(),

@@ -233,7 +233,8 @@ fn why_text(why: PassedOver) -> String {
 fn before_and_after(node: &Node, held: &PerFamily<Holding>, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
     match edit {
         Edit::NodeSpec { pod_cidrs } => (node.spec.iter().copied().collect(), pod_cidrs.clone()),
-        Edit::NodeConfig { ranges, .. } => {
+        Edit::NodeConfig(config) => {
+            let ranges = &config.ranges;
             let of_family = |holding: &&Holding| ranges.get(holding.block.family()).is_some();
             let before = held.iter().filter(of_family).map(|holding| holding.block);
             (before.collect(), ranges.iter().copied().collect())

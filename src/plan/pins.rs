@@ -99,7 +99,7 @@ fn obstacle(
     if let Some(node) = others.holder(block, &pin.node) {
         let refusal = observed.cluster_pool_refusal(block, &pin.node).filter(|refusal| refusal.holder() == Some(node));
         let held = || BlockedReason::PinHeldBy(block, node.clone());
-        return Some(refusal.map_or_else(held, BlockedReason::OperatorRefuses));
+        return Some(refusal.map_or_else(held, |refusal| BlockedReason::OperatorRefuses(Box::new(refusal))));
     }
     if let Some(node) = others.claimant(block, &pin.node) {
         return Some(BlockedReason::SpokenFor(block, node.clone()));

@@ -19,7 +19,7 @@ use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_
 pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
     match edit {
         // A CiliumNode that its agent uses cannot be emptied, and one that nobody uses is deleted by hand.
-        Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig { .. } => None,
+        Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig(_) => None,
         // What stands there could not be read, so it could not be written again.
         Edit::NodeAnnotations { .. } if node.unreadable_annotation.is_some() => None,
         Edit::NodeAnnotations { values } => {

@@ -45,7 +45,7 @@ impl Paths<'_> {
     fn as_the_operator_would(&self, node: &Node, blocks: &PerFamily<Block>) -> Result<(), BlockedReason> {
         for block in blocks.iter() {
             if let Some(refusal) = self.observed.operator_refuses(*block, &node.name) {
-                return Err(BlockedReason::OperatorRefuses(refusal));
+                return Err(BlockedReason::OperatorRefuses(Box::new(refusal)));
             }
             let mask = self.observed.operator_mask(block.family());
             // It would take a larger one for free as long as a part of it is, and a smaller one would cost it a whole one.

@@ -4,7 +4,7 @@
 //! The Node keeps the old block for good, because the agent waits for one before it looks at the setting.
 
 use super::super::blocked::BlockedReason;
-use super::super::change::{Edit, NodeConfigObject};
+use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
 use crate::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
 use crate::net::Block;
@@ -61,14 +61,14 @@ impl Paths<'_> {
                 Some(SettingSource::ConfigMap) | None => false,
             };
             if let Some(source) = source.filter(|_| wins) {
-                return Err(BlockedReason::SettingOfAnother(key, source.to_string()));
+                return Err(BlockedReason::SettingOfAnother(format!("{key} is set by {source}")));
             }
         }
         let object = match seen {
             Some(seen) => NodeConfigObject::Seen(seen.version.clone()),
             None => NodeConfigObject::New { hostname },
         };
-        Ok(Edit::NodeConfig { api, namespace, name, ranges: blocks.clone(), object })
+        Ok(Edit::NodeConfig(Box::new(NodeConfigEdit { api, namespace, name, ranges: *blocks, object })))
     }
 
     /// The value of the label that selects this node and no other.

@@ -111,7 +111,7 @@ fn assert_families(change: &NodeChange) {
             let families: BTreeSet<_> = pod_cidrs.iter().map(|block| block.family()).collect();
             assert!(!pod_cidrs.is_empty() && families.len() == pod_cidrs.len(), "{change:?}");
         }
-        Edit::NodeConfig { ranges, .. } => assert!(!ranges.is_empty(), "{change:?}"),
+        Edit::NodeConfig(config) => assert!(!config.ranges.is_empty(), "{change:?}"),
         Edit::NodeAnnotations { values } => {
             for (key, block) in values {
                 assert!(ANNOTATION_KEYS.contains(key), "{change:?}");
