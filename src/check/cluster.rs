@@ -119,6 +119,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::LoadBalancerPool => {
             "LoadBalancer addresses are not kept free: list them under `excluded` in the Policy"
         }
+        ObservedKind::PodIpPool => "which addresses Pods get in ipam `multi-pool` is not known",
         ObservedKind::Service => "which Services have LoadBalancer addresses is not known",
         ObservedKind::ControllerManagerPod => "whether kube-controller-manager hands out blocks too is not known",
         ObservedKind::CiliumDaemonSet

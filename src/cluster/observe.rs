@@ -15,7 +15,7 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 const ATTEMPTS: usize = 3;
 
 /// Kinds whose order does not matter, and of which there are few objects.
-const SMALL: [ObservedKind; 7] = [
+const SMALL: [ObservedKind; 8] = [
     ObservedKind::CiliumConfig,
     ObservedKind::CiliumNodeDefinition,
     ObservedKind::CiliumOperator,
@@ -23,6 +23,7 @@ const SMALL: [ObservedKind; 7] = [
     ObservedKind::ControllerManagerPod,
     ObservedKind::ServiceCidr,
     ObservedKind::LoadBalancerPool,
+    ObservedKind::PodIpPool,
 ];
 
 /// How much is read.

@@ -14,7 +14,7 @@ use crate::observed::{
 };
 use crate::plan::{
     AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit, NodeConfigObject,
-    PoolAction, ServiceChange,
+    PodPoolChange, PodPoolObject, PoolAction, ServiceChange,
 };
 
 /// An object that is written.
@@ -26,6 +26,8 @@ pub enum Target {
     CiliumNode(NodeName),
     /// A `CiliumNodeConfig`, in that version: its namespace and name.
     NodeConfig(NodeConfigApi, String, String),
+    /// A `CiliumPodIPPool`.
+    PodPool(String),
     /// A `CiliumLoadBalancerIPPool`, in that version.
     AddressPool(AddressPoolApi, AddressPoolName),
     /// A Service.
@@ -121,6 +123,7 @@ impl From<&Change> for Write {
         match change {
             Change::AddressPool(change) => Write::from(&**change),
             Change::Service(change) => Write::from(change),
+            Change::PodPool(change) => Write::from(&**change),
             Change::Node(change) => Write::from(change),
         }
     }
@@ -179,6 +182,37 @@ fn remove_absent(old: &Value, new: &mut Value) -> Removal {
         }
     }
     removal
+}
+
+impl From<&PodPoolChange> for Write {
+    fn from(change: &PodPoolChange) -> Write {
+        let (label, value) = OWNER_LABEL;
+        let (target, api, kind, mut metadata) = match &change.object {
+            PodPoolObject::Pool(name) => {
+                (Target::PodPool(name.clone()), "cilium.io/v2alpha1", "CiliumPodIPPool", json!({"name": name}))
+            }
+            PodPoolObject::Choice(api, namespace, name) => {
+                let metadata = json!({"name": name, "namespace": namespace});
+                let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
+                (target, api.as_str(), "CiliumNodeConfig", metadata)
+            }
+        };
+        metadata["labels"] = json!({label: value});
+        let operation = match (&change.before, &change.after) {
+            (_, None) => Operation::Delete(change.guard.clone()),
+            (None, Some(after)) => Operation::Create(
+                json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": after.to_json()}),
+            ),
+            (Some(before), Some(after)) => {
+                let mut spec = after.to_json();
+                remove_absent(&before.to_json(), &mut spec);
+                metadata["uid"] = json!(change.guard.uid);
+                metadata["resourceVersion"] = json!(change.guard.resource_version);
+                Operation::Patch(json!({"metadata": metadata, "spec": spec}))
+            }
+        };
+        Write { target, operation }
+    }
 }
 
 impl From<&ServiceChange> for Write {

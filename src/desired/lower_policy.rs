@@ -16,6 +16,7 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
         WrittenWritePath::Auto => WritePathChoice::Auto,
         WrittenWritePath::NodeSpec => WritePathChoice::Forced(WritePath::NodeSpec),
         WrittenWritePath::NodeAnnotation => WritePathChoice::Forced(WritePath::NodeAnnotation),
+        WrittenWritePath::PodIpPool => WritePathChoice::Forced(WritePath::PodIpPool),
         WrittenWritePath::NodeConfig => WritePathChoice::Forced(WritePath::NodeConfig),
         WrittenWritePath::CiliumNode => WritePathChoice::Forced(WritePath::CiliumNode),
     };

@@ -365,6 +365,7 @@ pub(super) enum WrittenWritePath {
     NodeAnnotation,
     CiliumNode,
     NodeConfig,
+    PodIpPool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

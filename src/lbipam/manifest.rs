@@ -212,6 +212,24 @@ impl WrittenSelector {
     }
 }
 
+impl From<&Selector> for WrittenSelector {
+    fn from(selector: &Selector) -> WrittenSelector {
+        let written = |requirement: &Requirement| {
+            let (operator, values) = match requirement.operator() {
+                Operator::In(values) => ("In", values.clone()),
+                Operator::NotIn(values) => ("NotIn", values.clone()),
+                Operator::Exists => ("Exists", BTreeSet::new()),
+                Operator::DoesNotExist => ("DoesNotExist", BTreeSet::new()),
+            };
+            WrittenRequirement { key: requirement.key().to_owned(), operator: operator.to_owned(), values }
+        };
+        WrittenSelector {
+            match_labels: Labels::new(),
+            match_expressions: selector.requirements().map(written).collect(),
+        }
+    }
+}
+
 impl AddressPoolSpec {
     /// Every range that can be read, whichever version reads it.
     pub fn ranges(&self) -> impl Iterator<Item = Range> + '_ {

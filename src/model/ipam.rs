@@ -115,6 +115,8 @@ pub enum WritePath {
     NodeAnnotation,
     /// `CiliumNode.spec.ipam.podCIDRs`.
     CiliumNode,
+    /// A `CiliumPodIPPool` and a `CiliumNodeConfig` for each pool.
+    PodIpPool,
     /// `ipv4-range` and `ipv6-range` in a `CiliumNodeConfig` for one node.
     NodeConfig,
 }
@@ -126,6 +128,7 @@ impl WritePath {
             WritePath::NodeSpec => "node-spec",
             WritePath::NodeAnnotation => "node-annotation",
             WritePath::CiliumNode => "cilium-node",
+            WritePath::PodIpPool => "pod-ip-pool",
             WritePath::NodeConfig => "node-config",
         }
     }

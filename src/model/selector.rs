@@ -58,6 +58,11 @@ impl Requirement {
         Ok(Requirement { key: key.to_owned(), operator })
     }
 
+    /// What it asks of the label.
+    pub fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
     /// The label key that it looks at.
     pub fn key(&self) -> &str {
         &self.key

@@ -124,6 +124,19 @@ impl Block {
         Block(IpNet::new_assert(address, size.prefix_len()))
     }
 
+    /// The largest blocks of it that share no address with `taken`, by address; none smaller than `smallest`.
+    pub fn without(self, taken: &[Range], smallest: BlockSize) -> Vec<Block> {
+        let range = self.range();
+        let mut touching = taken.iter().filter(|taken| taken.overlaps(&range));
+        let Some(first) = touching.next() else { return vec![self] };
+        if first.contains(&range) || self.prefix_len() >= smallest.prefix_len() {
+            return Vec::new();
+        }
+        let length = self.prefix_len() + 1;
+        let halves = self.0.subnets(length).into_iter().flatten().map(Block);
+        halves.flat_map(|half| half.without(taken, smallest)).collect()
+    }
+
     /// The block of `size` that starts at the given address number; `None` when it would be misaligned.
     pub(crate) fn at(first: u128, size: BlockSize) -> Option<Block> {
         let address = size.family().address(first);
@@ -304,5 +317,21 @@ mod tests {
         assert_eq!(last.range().last().to_string(), "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
         let half: Block = "8000::/1".parse().unwrap();
         assert!(half.contains(last) && half.overlaps(last) && !last.contains(half));
+    }
+
+    #[test]
+    fn what_is_left_without_what_is_taken() {
+        let block = |text: &str| text.parse::<Block>().unwrap();
+        let size = BlockSize::new(Family::Ipv4, 26).unwrap();
+        let left = |taken: &[&str]| {
+            let taken: Vec<Range> = taken.iter().map(|text| block(text).range()).collect();
+            block("10.0.0.0/23").without(&taken, size).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(left(&[]), ["10.0.0.0/23"]);
+        assert_eq!(left(&["10.0.0.0/22"]), [""; 0]);
+        assert_eq!(left(&["10.0.1.0/24"]), ["10.0.0.0/24"]);
+        // A part of a block is the whole block.
+        assert_eq!(left(&["10.0.0.65/32"]), ["10.0.0.0/26", "10.0.0.128/25", "10.0.1.0/24"]);
+        assert_eq!(left(&["10.0.0.0/25", "10.0.1.128/27"]), ["10.0.0.128/25", "10.0.1.0/25", "10.0.1.192/26"]);
     }
 }

@@ -138,7 +138,11 @@ impl Observed {
         let of_nodes = self.nodes.values().flat_map(|node| node.shown.iter().map(move |block| (&node.name, *block)));
         let of_cilium_nodes =
             self.cilium_nodes.values().flat_map(|node| node.pod_cidrs.iter().map(move |block| (&node.name, *block)));
-        of_nodes.chain(of_cilium_nodes).chain(self.set_ranges())
+        let allocated = self.cilium_nodes.values().flat_map(|node| {
+            let blocks = node.allocated.iter().flat_map(|(_, blocks)| blocks);
+            blocks.map(move |block| (&node.name, *block))
+        });
+        of_nodes.chain(of_cilium_nodes).chain(allocated).chain(self.set_ranges())
     }
 
     /// What the agent of a node could not read, and so what nobody knows about what the node holds. An annotation does not matter

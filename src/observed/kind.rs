@@ -17,6 +17,8 @@ pub enum ObservedKind {
     ServiceCidr,
     /// `CiliumLoadBalancerIPPool`s.
     LoadBalancerPool,
+    /// `CiliumPodIPPool`s.
+    PodIpPool,
     /// Services, of which only those of type LoadBalancer matter.
     Service,
     /// Deployment of Cilium's operator: its version and arguments.
@@ -84,7 +86,7 @@ impl ObservedKind {
     /// What a plan needs, in the order in which it is read: the claims first, so that a claim which is gone is seen as the object that it
     /// became; a Node after its CiliumNode, so that a block which moves from the one to the other in between is seen twice
     /// rather than not at all.
-    pub const OF_PLANS: [ObservedKind; 12] = [
+    pub const OF_PLANS: [ObservedKind; 13] = [
         ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
@@ -94,6 +96,7 @@ impl ObservedKind {
         ObservedKind::ControllerManagerPod,
         ObservedKind::ServiceCidr,
         ObservedKind::LoadBalancerPool,
+        ObservedKind::PodIpPool,
         ObservedKind::Service,
         ObservedKind::CiliumNode,
         ObservedKind::Node,
@@ -111,7 +114,8 @@ impl ObservedKind {
 
     /// Whether an object of it that cannot be understood hides the kind, rather than ending the reading.
     pub fn can_be_missed(self) -> bool {
-        let is_setting = matches!(self, ObservedKind::CiliumOperator | ObservedKind::CiliumNodeConfig);
+        let is_setting =
+            matches!(self, ObservedKind::CiliumOperator | ObservedKind::CiliumNodeConfig | ObservedKind::PodIpPool);
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
 
@@ -124,6 +128,7 @@ impl ObservedKind {
             ObservedKind::ControllerManagerPod => "pods",
             ObservedKind::ServiceCidr => "servicecidrs.networking.k8s.io",
             ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools.cilium.io",
+            ObservedKind::PodIpPool => "ciliumpodippools.cilium.io",
             ObservedKind::Service => "services",
             ObservedKind::CiliumOperator => "deployments.apps",
             ObservedKind::CiliumAgentPod => "pods",
@@ -147,6 +152,7 @@ impl ObservedKind {
             ObservedKind::ControllerManagerPod => ("v1", "Pod"),
             ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
             ObservedKind::LoadBalancerPool => ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"),
+            ObservedKind::PodIpPool => ("cilium.io/v2alpha1", "CiliumPodIPPool"),
             ObservedKind::Service => ("v1", "Service"),
             ObservedKind::CiliumOperator => ("apps/v1", "Deployment"),
             ObservedKind::CiliumAgentPod => ("v1", "Pod"),
@@ -191,6 +197,7 @@ impl ObservedKind {
                 ["v2", "v2alpha1"].map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools")).into(),
                 Vec::new(),
             ),
+            ObservedKind::PodIpPool => (one("/apis/cilium.io/v2alpha1/ciliumpodippools"), Vec::new()),
             ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
             ObservedKind::CiliumOperator => (
                 vec![format!("/apis/apps/v1/namespaces/{namespace}/deployments")],
@@ -227,6 +234,7 @@ impl ObservedKind {
             ("", "Node") => Some(ObservedKind::Node),
             ("cilium.io", "CiliumNode") => Some(ObservedKind::CiliumNode),
             ("cilium.io", "CiliumLoadBalancerIPPool") => Some(ObservedKind::LoadBalancerPool),
+            ("cilium.io", "CiliumPodIPPool") => Some(ObservedKind::PodIpPool),
             ("", "Service") => Some(ObservedKind::Service),
             ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
             ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),

@@ -11,6 +11,7 @@ mod holding;
 mod kind;
 mod load_balancing;
 mod operator;
+mod pod_pools;
 mod read;
 mod read_node;
 mod settings;
@@ -38,6 +39,7 @@ pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
+pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use read::{Definition, ReadError, Reader};
 pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
 pub use slim::slim;
@@ -83,6 +85,10 @@ pub struct Observed {
     pub address_pools_served: AddressPoolsServed,
     /// `CiliumLoadBalancerIPPool`s by name.
     pub address_pools: BTreeMap<String, SeenAddressPool>,
+    /// Whether the server knows `CiliumPodIPPool`s.
+    pub pod_pools_served: PodPoolsServed,
+    /// `CiliumPodIPPool`s by name.
+    pub pod_pools: BTreeMap<String, SeenPodPool>,
     /// Services of type LoadBalancer.
     pub services: BTreeMap<ServiceName, LbService>,
     /// Whether kube-controller-manager hands out blocks too.
@@ -155,6 +161,16 @@ pub enum NodeCidrAllocation {
     /// No Pod of it is visible, as with hosted control planes.
     #[default]
     Unseen,
+}
+
+/// Whether the server knows `CiliumPodIPPool`s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodPoolsServed {
+    /// Nothing speaks against it.
+    #[default]
+    Yes,
+    /// It does not.
+    No,
 }
 
 /// A kind that could not be read.

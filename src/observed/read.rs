@@ -5,12 +5,13 @@ use serde::Deserialize;
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
+use super::pod_pools::PodPoolView;
 use super::read_node::{attention, read_node};
 use super::settings::{AgentView, NodeConfigView, arguments};
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
 use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, NodeConfig, NodeConfigApi,
-    NodeConfigsServed, ObjectVersion, Observed,
+    NodeConfigsServed, ObjectVersion, Observed, PodPoolsServed,
 };
 use crate::lbipam::AddressPoolApi;
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
@@ -73,6 +74,10 @@ impl Reader {
             ObservedKind::ServiceCidr => parse(json).map(|view| self.service_cidr(&view)),
             ObservedKind::LoadBalancerPool => parse(json).map(|view| self.observed.read_address_pool(view)),
             ObservedKind::Service => parse(json).map(|view| self.observed.read_service(view)),
+            ObservedKind::PodIpPool => parse::<PodPoolView>(json).map(|view| {
+                let (name, pool) = view.into();
+                self.observed.pod_pools.insert(name, pool);
+            }),
             ObservedKind::CiliumConfig => parse(json).map(|view| self.config_maps.push(view)),
             ObservedKind::CiliumDaemonSet => parse(json).map(|view| self.daemon_set(&view)),
             ObservedKind::ControllerManagerPod => parse(json).map(|view| self.controller_manager(&view)),
@@ -115,6 +120,9 @@ impl Reader {
     pub fn not_served(&mut self, kind: ObservedKind) {
         if kind == ObservedKind::LoadBalancerPool {
             self.observed.address_pools_served = AddressPoolsServed::No;
+        }
+        if kind == ObservedKind::PodIpPool {
+            self.observed.pod_pools_served = PodPoolsServed::No;
         }
         if kind == ObservedKind::CiliumNodeConfig {
             self.observed.node_configs_served = NodeConfigsServed::No;

@@ -67,6 +67,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["spec", "disabled"],
             &["status", "conditions"],
         ],
+        ObservedKind::PodIpPool => &[&["metadata", "labels"], &["spec", "ipv4"], &["spec", "ipv6"]],
         ObservedKind::Service => &[
             &["metadata", "labels"],
             &["metadata", "annotations", "lbipam.cilium.io/ips"],
@@ -111,6 +112,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["data", "enable-ip-masq-agent"],
             &["data", "ipv4-range"],
             &["data", "ipv6-range"],
+            &["data", super::DEFAULT_POOL_SETTING],
         ],
         ObservedKind::CiliumOperator => {
             &[&["metadata", "labels"], &["spec", "replicas"], &["spec", "template", "spec", "containers"]]
@@ -149,7 +151,8 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
 }
 
 /// The arguments that are read.
-const ARGUMENTS: [&str; 20] = [
+const ARGUMENTS: [&str; 21] = [
+    "--ipam-default-ip-pool",
     "--allocate-node-cidrs",
     "--cluster-cidr",
     "--ipam",

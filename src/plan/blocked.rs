@@ -5,7 +5,7 @@ use std::fmt;
 use super::change::Target;
 use super::lb::LbObstacle;
 use crate::model::{IpamMode, NodeName, Origin, PoolName, WritePath};
-use crate::net::{Block, Family};
+use crate::net::{Block, BlockSize, Family};
 use crate::observed::OperatorRefusal;
 
 /// A wanted change that must wait.
@@ -85,6 +85,30 @@ pub enum BlockedReason {
     PinPoolDisabled(PoolName),
     /// What was written by this path stays.
     CannotBeUndone(WritePath, Vec<Block>),
+    /// A pin, where Cilium's operator hands out the blocks of pools.
+    PinInMultiPool,
+    /// The server does not know `CiliumPodIPPool`s.
+    PodPoolsNotServed,
+    /// `CiliumPodIPPool`s or `CiliumNodeConfig`s cannot be seen.
+    PodPoolsHidden(String),
+    /// A disabled pool, which Cilium does not have.
+    PodPoolDisabled,
+    /// Nothing is left of the pool's ranges.
+    PodPoolEmpty,
+    /// Another `CiliumPodIPPool` has addresses of it.
+    PodPoolOverlaps(Box<(Block, String)>),
+    /// The size of its blocks cannot be changed.
+    PodPoolSize(BlockSize),
+    /// A node has a block that would not be in it any more.
+    PodPoolInUse(Block, NodeName),
+    /// The label of the object names another owner.
+    ManagedByAnother(String),
+    /// Another pool is as good for a node.
+    PoolsTied(Box<(PoolName, NodeName)>),
+    /// This Cilium does not read which pool is the default, or its version is not known.
+    DefaultPoolNotRead,
+    /// The files say what it is, and nothing else takes it back.
+    UndoneByFiles,
     /// `CiliumNodeConfig`s are not served, or nothing tells in which version.
     NodeConfigsNotServed,
     /// There is no selector for this node alone.
@@ -189,12 +213,44 @@ impl fmt::Display for BlockedReason {
             BlockedReason::CannotBeUndone(path, blocks) => {
                 let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
                 let why = match path {
-                    WritePath::NodeSpec | WritePath::NodeAnnotation => "spec.podCIDRs is write-once",
+                    WritePath::NodeSpec | WritePath::NodeAnnotation | WritePath::PodIpPool => {
+                        "spec.podCIDRs is write-once"
+                    }
                     WritePath::CiliumNode => "its agent may have started on what its CiliumNode shows",
                     WritePath::NodeConfig => "its agent may have started on what its CiliumNodeConfig says",
                 };
                 write!(f, "it keeps {}: {why}", blocks.join(" "))
             }
+            BlockedReason::PinInMultiPool => {
+                write!(f, "in ipam `multi-pool` Cilium's operator picks the blocks of a node, so a pin cannot be kept")
+            }
+            BlockedReason::PodPoolsNotServed => write!(f, "CiliumPodIPPools are not served (Cilium 1.14 and later)"),
+            BlockedReason::PodPoolsHidden(why) => write!(f, "what is there cannot be seen: {}", why.escape_debug()),
+            BlockedReason::PodPoolDisabled => {
+                write!(f, "a CiliumPodIPPool cannot be disabled: agents take of it as long as it is there")
+            }
+            BlockedReason::PodPoolEmpty => write!(f, "nothing is left of its ranges for the families that are in use"),
+            BlockedReason::PodPoolOverlaps(other) => {
+                let (block, pool) = &**other;
+                write!(f, "CiliumPodIPPool {}, which is in no file, hands out {block} too", pool.escape_debug())
+            }
+            BlockedReason::PodPoolSize(size) => {
+                write!(f, "its blocks have the size {size}, and maskSize of a CiliumPodIPPool cannot be changed")
+            }
+            BlockedReason::PodPoolInUse(block, node) => {
+                write!(f, "node {node} has {block} of it, and would keep it while the operator complains")
+            }
+            BlockedReason::ManagedByAnother(owner) => {
+                write!(f, "its label app.kubernetes.io/managed-by says that `{}` manages it", owner.escape_debug())
+            }
+            BlockedReason::PoolsTied(tied) => {
+                let (pool, node) = &**tied;
+                write!(f, "pool {pool} is as good for node {node}, and Cilium would take the later one by name")
+            }
+            BlockedReason::DefaultPoolNotRead => {
+                write!(f, "ipam-default-ip-pool is read from Cilium 1.15 on, and this is older or of unknown version")
+            }
+            BlockedReason::UndoneByFiles => write!(f, "it is as the files say"),
             BlockedReason::NodeConfigsNotServed => {
                 write!(f, "CiliumNodeConfigs are not served (Cilium 1.13 and later), or its version is not known")
             }
@@ -252,6 +308,18 @@ impl BlockedReason {
             BlockedReason::CannotBeUndone(WritePath::NodeConfig, _) => "drain the node, delete its CiliumNodeConfig `cilium-ipam-NODE`, and restart its agent".into(),
             BlockedReason::CannotBeUndone(WritePath::CiliumNode, _) => "drain the node, delete its CiliumNode, and restart its agent".into(),
             BlockedReason::CannotBeUndone(..) => "drain the node and re-create its Node object".into(),
+            BlockedReason::PinInMultiPool => "make a pool for this node alone, with a nodeSelector on its kubernetes.io/hostname".into(),
+            BlockedReason::PodPoolsNotServed => "let Cilium's operator install its CRDs first".into(),
+            BlockedReason::PodPoolsHidden(_) => "allow `list` on ciliumpodippools and ciliumnodeconfigs".into(),
+            BlockedReason::PodPoolDisabled => "take its file away once no node has a block of it".into(),
+            BlockedReason::PodPoolEmpty => "widen the pool, or take something off `reserved` and `excluded`".into(),
+            BlockedReason::PodPoolOverlaps(other) => format!("take the CIDR out of one of them; `kubectl get ciliumpodippool {} -o yaml`", other.1.escape_debug()),
+            BlockedReason::PodPoolSize(size) => format!("keep blockSize {size}, or make another pool for it"),
+            BlockedReason::PodPoolInUse(_, node) => format!("drain node {node}, delete its CiliumNode and restart its agent, or leave the CIDR in the pool"),
+            BlockedReason::ManagedByAnother(_) => "take it away there, or remove the label".into(),
+            BlockedReason::PoolsTied(..) => "give one of them a higher `priority`".into(),
+            BlockedReason::DefaultPoolNotRead => "upgrade Cilium, or make its version visible (see `doctor`)".into(),
+            BlockedReason::UndoneByFiles => "take the change of the files back, and apply".into(),
             BlockedReason::NodeConfigsNotServed => "install Cilium's CRDs of 1.13 or later, or drain the node and re-create its Node object".into(),
             BlockedReason::CannotBeSelected(_) => "give the node a label kubernetes.io/hostname of its own".into(),
             BlockedReason::NodeConfigOfAnother(name) => format!("delete the CiliumNodeConfig {}, if nobody needs it", name.escape_debug()),

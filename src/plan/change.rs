@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::lb::{AddressPoolChange, ServiceChange};
+use super::pod_pools::PodPoolChange;
 use crate::claims::ClaimGuard;
 use crate::model::{AddressPoolName, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath};
 use crate::net::Block;
@@ -16,6 +17,10 @@ pub enum Target {
     AddressPool(AddressPoolName),
     /// A Service.
     Service(ServiceName),
+    /// A `CiliumPodIPPool`.
+    PodPool(String),
+    /// A `CiliumNodeConfig`.
+    NodeConfig(String),
     /// A Node.
     Node(NodeName),
 }
@@ -26,6 +31,8 @@ impl Target {
         match self {
             Target::AddressPool(_) => "CiliumLoadBalancerIPPool",
             Target::Service(_) => "Service",
+            Target::PodPool(_) => "CiliumPodIPPool",
+            Target::NodeConfig(_) => "CiliumNodeConfig",
             Target::Node(_) => "Node",
         }
     }
@@ -35,6 +42,7 @@ impl Target {
         match self {
             Target::AddressPool(name) => name.to_string(),
             Target::Service(name) => name.to_string(),
+            Target::PodPool(name) | Target::NodeConfig(name) => name.clone(),
             Target::Node(name) => name.to_string(),
         }
     }
@@ -53,6 +61,8 @@ pub enum Change {
     AddressPool(Box<AddressPoolChange>),
     /// Of what a Service asks for.
     Service(ServiceChange),
+    /// Of a pool of Pods, or of who uses it.
+    PodPool(Box<PodPoolChange>),
     /// Of a node.
     Node(NodeChange),
 }
@@ -72,6 +82,7 @@ impl Change {
         match self {
             Change::AddressPool(change) => Target::AddressPool(change.name.clone()),
             Change::Service(change) => Target::Service(change.service.clone()),
+            Change::PodPool(change) => change.object.target(),
             Change::Node(change) => Target::Node(change.node.clone()),
         }
     }
@@ -80,7 +91,7 @@ impl Change {
     pub fn as_node(&self) -> Option<&NodeChange> {
         match self {
             Change::Node(change) => Some(change),
-            Change::AddressPool(_) | Change::Service(_) => None,
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => None,
         }
     }
 
@@ -89,6 +100,7 @@ impl Change {
         match self {
             Change::AddressPool(change) => change.hazard,
             Change::Service(change) => change.hazard,
+            Change::PodPool(change) => change.hazard,
             Change::Node(change) => change.hazard,
         }
     }
@@ -96,14 +108,18 @@ impl Change {
     /// How it stands to those beside it.
     pub fn sequence(&self) -> Sequence {
         match self {
-            Change::AddressPool(_) | Change::Service(_) => Sequence::AfterThoseBefore,
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => Sequence::AfterThoseBefore,
             Change::Node(_) => Sequence::Any,
         }
     }
 
     /// Whether it can be taken back.
     pub fn can_be_undone(&self) -> bool {
-        self.as_node().is_none_or(|change| change.undo.is_some())
+        match self {
+            Change::AddressPool(_) | Change::Service(_) => true,
+            Change::PodPool(_) => false,
+            Change::Node(change) => change.undo.is_some(),
+        }
     }
 }
 

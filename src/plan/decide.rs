@@ -10,7 +10,7 @@ use super::lb;
 use super::limits::refusals;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
-use super::{Plan, digest, drift, pins};
+use super::{Plan, digest, drift, pins, pod_pools};
 use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Supply, allocate};
 use crate::check;
 use crate::claims::Claims;
@@ -26,12 +26,11 @@ pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>)
     let mut planner = Planner { desired, observed, claims: &claims, supply: supply(desired), plan: Plan::default() };
     planner.plan.findings = file_findings;
     planner.plan.findings.extend(check::cluster(desired, observed));
-    let foreign = foreign_ranges(desired, observed);
-    let others = Others::new(observed, &foreign, &claims);
-    let nodes = nodes_in_order(observed);
-    let pinned = planner.pinned(&nodes, &others);
-    let outcomes = planner.allocate(&nodes, &pinned, &others, foreign);
-    planner.decide(&nodes, &pinned, &others, outcomes);
+    if pod_pools::are_used(observed, desired.policy.write_path) {
+        planner.pod_pools();
+    } else {
+        planner.blocks_of_nodes();
+    }
     planner.load_balancing();
     planner.finish()
 }
@@ -76,6 +75,26 @@ struct Planner<'p> {
 type PinnedNodes<'p> = BTreeMap<&'p str, Pinned>;
 
 impl<'p> Planner<'p> {
+    /// Each node gets its block.
+    fn blocks_of_nodes(&mut self) {
+        let foreign = foreign_ranges(self.desired, self.observed);
+        let others = Others::new(self.observed, &foreign, self.claims);
+        let nodes = nodes_in_order(self.observed);
+        let pinned = self.pinned(&nodes, &others);
+        let outcomes = self.allocate(&nodes, &pinned, &others, foreign);
+        self.decide(&nodes, &pinned, &others, outcomes);
+    }
+
+    /// Nodes get blocks of pools, as they need them.
+    fn pod_pools(&mut self) {
+        let pod_pools::PodPoolPlan { changes, blocked, unchanged } = pod_pools::plan(self.desired, self.observed);
+        let nodes = self.observed.nodes.keys().filter(|name| !self.desired.pins.contains_key(*name));
+        self.plan.unchanged.extend(nodes.cloned().map(Target::Node));
+        self.plan.unchanged.extend(unchanged);
+        self.plan.blocked.extend(blocked);
+        self.plan.changes.extend(changes.into_iter().map(Change::from));
+    }
+
     fn pinned(&self, nodes: &[&'p Node], others: &Others<'_>) -> PinnedNodes<'p> {
         let pinned = nodes.iter().filter_map(|node| {
             let pin = self.desired.pins.get(&node.name)?;

@@ -27,6 +27,7 @@ impl From<&Change> for ChangeDocument {
         match change {
             Change::AddressPool(change) => ChangeDocument::from(&**change),
             Change::Service(change) => ChangeDocument::from(change),
+            Change::PodPool(change) => ChangeDocument::from(&**change),
             Change::Node(change) => ChangeDocument::from(change),
         }
     }

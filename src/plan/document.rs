@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{Action, NodeChange, Target, node_changes};
 use super::document_lb::{LbSummary, ServiceEffectDocument};
+use super::document_pod_pools::PodPoolSummary;
 use super::{Plan, digest};
 use crate::lbipam::AddressPoolManifest;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.2";
+pub const FORMAT_VERSION: &str = "1.3";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,9 @@ pub struct Summary {
     /// LoadBalancer pools and Services.
     #[serde(default)]
     pub load_balancing: LbSummary,
+    /// Pools of Pods, and who uses them.
+    #[serde(default)]
+    pub pod_pools: PodPoolSummary,
 }
 
 /// A place in the files.
@@ -149,6 +153,9 @@ pub enum EditDocument {
     /// All blocks of the CiliumNode.
     #[serde(rename = "CiliumNode.spec.ipam.podCIDRs")]
     CiliumNode(Vec<String>),
+    /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it; `null` where there is none.
+    #[serde(rename = "spec")]
+    PodPool(Option<serde_json::Value>),
     /// Settings of the node's `CiliumNodeConfig` by key.
     #[serde(rename = "CiliumNodeConfig.spec.defaults")]
     NodeConfig(BTreeMap<String, String>),
@@ -278,6 +285,7 @@ impl PlanDocument {
                 delete: 0,
                 irreversible: changes.iter().filter(|change| change.undo.is_none()).count(),
                 load_balancing,
+                pod_pools: PodPoolSummary::new(plan),
             },
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),

@@ -40,7 +40,11 @@ impl LbSummary {
             adopt: count(&[PoolAction::Adopt]),
             delete: count(&[PoolAction::Delete]),
             pin: plan.changes.iter().filter(|change| matches!(change, Change::Service(_))).count(),
-            unchanged: plan.unchanged.iter().filter(|target| !matches!(target, Target::Node(_))).count(),
+            unchanged: plan
+                .unchanged
+                .iter()
+                .filter(|target| matches!(target, Target::AddressPool(_) | Target::Service(_)))
+                .count(),
             lost_addresses: plan.effects.lost().count(),
         }
     }

@@ -12,11 +12,13 @@ mod describe;
 mod digest;
 mod document;
 mod document_lb;
+mod document_pod_pools;
 mod drift;
 mod lb;
 mod limits;
 mod node_change;
 mod pins;
+mod pod_pools;
 mod pool_use;
 mod staleness;
 mod undo;
@@ -38,11 +40,13 @@ pub use document::{
     Intent, OriginDocument, PlanDocument, PlanFileError, RefusalDocument, SourceDocument, Summary,
 };
 pub use document_lb::{LbSummary, LostAddressDocument, ServiceEffectDocument};
+pub use document_pod_pools::PodPoolSummary;
 pub use lb::{
     AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction, ServiceAction,
     ServiceChange, ServiceEffect, effects,
 };
 pub use limits::{Refusal, exceeded_limits, refusals};
+pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub use pool_use::{PoolUse, pool_use};
 pub use staleness::{Staleness, shows, still_wanted};
 pub use undo::plan_undo;

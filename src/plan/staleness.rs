@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
-use super::lb;
 use super::{Change, Plan, ServiceEffectDocument, Target, effects};
+use super::{document_pod_pools, lb};
 use crate::model::NodeName;
 use crate::observed::Observed;
 
@@ -89,7 +89,9 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
 /// What a change does, behind `would`.
 fn would(change: &ChangeDocument) -> String {
     match (change.kind.as_str(), change.after.is_empty()) {
-        ("CiliumLoadBalancerIPPool", _) => format!("be {}", past(&change.action)),
+        ("CiliumLoadBalancerIPPool" | "CiliumPodIPPool" | "CiliumNodeConfig", _) => {
+            format!("be {}", past(&change.action))
+        }
         ("Service", true) => "ask for no address".to_owned(),
         ("Service", false) => format!("ask for {}", change.after.join(" ")),
         (_, true) => "get no block".to_owned(),
@@ -104,6 +106,9 @@ fn past(action: &str) -> String {
 
 /// Whether the very object that was planned shows what was planned, in the field that would have been written.
 pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if matches!(saved.edit, EditDocument::PodPool(_)) {
+        return document_pod_pools::shows(observed, saved);
+    }
     if saved.kind != "Node" {
         return lb::shows(observed, saved);
     }
@@ -125,7 +130,7 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
         EditDocument::NodeConfig(settings) => settings
             .iter()
             .all(|(key, value)| observed.setting(&node.labels, key).is_some_and(|setting| setting.value == value)),
-        EditDocument::AddressPool(_) => false,
+        EditDocument::AddressPool(_) | EditDocument::PodPool(_) => false,
         EditDocument::Annotations(values) => {
             values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)
         }
@@ -133,6 +138,9 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
 }
 
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if matches!(saved.edit, EditDocument::PodPool(_)) {
+        return document_pod_pools::is_gone(observed, saved);
+    }
     if saved.kind != "Node" {
         return lb::is_gone(observed, saved);
     }

@@ -165,6 +165,12 @@ impl PlanDocument {
             reason: BlockedReason::CannotBeUndone(change.edit.write_path(), change.after.clone()),
             origin: None,
         });
+        let of_pod_pools = changes.iter().filter_map(|change| match change {
+            Change::PodPool(change) => Some(change.object.target()),
+            Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => None,
+        });
+        let by_files = |target| Blocked { target, reason: BlockedReason::UndoneByFiles, origin: None };
+        let blocked = blocked.chain(of_pod_pools.map(by_files));
         let limits = super::exceeded_limits(&undone, &desired.policy, observed).into_iter().map(Waiver::Limit);
         let plan = Plan {
             waivers: limits.chain(lb_waivers(changes, &undone, &effects, observed)).collect(),
@@ -183,7 +189,7 @@ fn undone_lb(changes: &[&Change]) -> Vec<Change> {
     let mut undone: Vec<Change> = changes.iter().rev().filter_map(|change| lb::inverted(change)).collect();
     undone.sort_by_key(|change| match change {
         Change::AddressPool(change) => Some(change.action),
-        Change::Service(_) | Change::Node(_) => None,
+        Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
     });
     undone
 }

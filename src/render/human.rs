@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::human_lb;
 use super::text::{Paint, count, printable};
+use super::{human_lb, human_pod_pools};
 use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, Summary};
 
 /// How much is shown.
@@ -37,11 +37,16 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     } = plan;
     let mut text = headline(summary);
     text.push_str(&human_lb::headline(&summary.load_balancing));
+    let pod_pools = human_pod_pools::headline(&summary.pod_pools);
+    if !pod_pools.is_empty() {
+        text.push_str(&format!("{}\n", Paint::Bold.on(&pod_pools)));
+    }
     if !refusals.is_empty() {
         text.push_str(&refused(refusals, detail));
     }
     text.push_str(&human_lb::changes(changes, detail));
     text.push_str(&human_lb::effects(services, detail));
+    text.push_str(&human_pod_pools::changes(changes, detail));
     text.push_str(&changes_by_pool(changes, detail));
     if !blocked.is_empty() {
         text.push_str(&blocked_by_reason(blocked, detail));
@@ -64,10 +69,20 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
 
 /// `Plan: 3 to assign, …` or `No changes.`
 fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible: _, load_balancing } =
-        summary;
+    let Summary {
+        assign,
+        release,
+        update,
+        delete,
+        moved,
+        blocked,
+        unchanged,
+        irreversible: _,
+        load_balancing,
+        pod_pools,
+    } = summary;
     let nodes = count(*unchanged, "node");
-    if assign + release + update + delete == 0 && load_balancing.changes_nothing() {
+    if assign + release + update + delete == 0 && load_balancing.changes_nothing() && pod_pools.changes_nothing() {
         let text = match blocked {
             0 => format!("No changes. {nodes} as the files say, 0 moved."),
             _ => format!("No changes. {nodes} as the files say, 0 moved; {blocked} blocked."),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::human::blocked_name;
 use super::human_lb::effect_parts;
+use super::human_pod_pools;
 use super::manifest_diff::manifest_diff;
 use super::text::{count, printable};
 use crate::plan::{
@@ -74,17 +75,22 @@ pub fn markdown_findings(findings: &[FindingDocument]) -> String {
 }
 
 fn headline(plan: &PlanDocument) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible, load_balancing } =
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible, load_balancing, pod_pools } =
         &plan.summary;
     let irreversible = match irreversible {
         0 => String::new(),
         changes => format!("\n\n{} cannot be undone: {}", count(*changes, "change"), super::why_irreversible(plan)),
     };
-    let is_nothing = assign + release + update + delete == 0 && load_balancing.changes_nothing();
+    let is_nothing =
+        assign + release + update + delete == 0 && load_balancing.changes_nothing() && pod_pools.changes_nothing();
     let title = if is_nothing { "No changes" } else { "Plan" };
     let lb = match lb_headline(load_balancing) {
         text if text.is_empty() => String::new(),
         text => format!("\n\n{text}"),
+    };
+    let lb = match human_pod_pools::headline(pod_pools) {
+        text if text.is_empty() => lb,
+        text => format!("{lb}\n\n{text}"),
     };
     format!(
         "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged{lb}{irreversible}\n"
@@ -172,6 +178,13 @@ impl Page {
         let title = format!("LoadBalancer pools, {}", count(pools.len(), "change"));
         self.table(&title, ["pool", "action", "addresses", "why"], &rows);
         pools.iter().for_each(|change| self.diff(change));
+        let objects: Vec<_> = human_pod_pools::KINDS.iter().flat_map(|kind| of_kind(kind)).collect();
+        let object = |c: &&ChangeDocument| {
+            [format!("{}/{}", c.kind, c.name), c.action.clone(), c.after.join(" "), c.reason.clone()]
+        };
+        let rows: Vec<[String; 4]> = objects.iter().map(object).collect();
+        let title = format!("Pod pools, {}", count(objects.len(), "change"));
+        self.table(&title, ["object", "action", "says", "why"], &rows);
         let pins = of_kind("Service");
         let rows: Vec<[String; 4]> = pins.iter().map(row).collect();
         self.table(&format!("pins, {}", count(pins.len(), "change")), ["Service", "action", "addresses", "why"], &rows);

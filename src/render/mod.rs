@@ -5,6 +5,7 @@ mod examination;
 mod explanation;
 mod human;
 mod human_lb;
+mod human_pod_pools;
 mod junit;
 mod manifest_diff;
 mod markdown;
@@ -24,9 +25,11 @@ pub use text::{Paint, count, harmless_json, printable};
 
 /// Why some of its changes cannot be taken back.
 fn why_irreversible(plan: &PlanDocument) -> &'static str {
-    let mut irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
-    match irreversible.all(|change| change.write_path == "node-spec") {
-        true => "spec.podCIDRs is write-once",
-        false => "an agent may start on what they write",
+    let irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
+    let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);
+    match (all("node-spec"), all("pod-ip-pool")) {
+        (true, _) => "spec.podCIDRs is write-once",
+        (_, true) => "they are as the files say, so change the files back",
+        (false, false) => "an agent may start on what they write",
     }
 }

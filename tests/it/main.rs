@@ -19,6 +19,7 @@ mod lb_apply;
 mod lb_edits;
 mod lb_files;
 mod lock;
+mod multi_pool;
 mod node_config;
 mod properties;
 mod rails;

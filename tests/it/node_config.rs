@@ -1,7 +1,7 @@
 //! Nodes of ipam `kubernetes` that move by a setting of their own.
 
 use serde_json::{Value, json};
-use testbed::Options;
+use testbed::{Options, Program, agent_settings};
 
 use super::server::{Server, kubernetes, node as live_node};
 use super::support::{Folder, KUBERNETES, cluster, pin, pool};
@@ -95,7 +95,12 @@ fn what_keeps_a_node_from_moving() {
 #[test]
 fn a_real_server_takes_the_setting() {
     for release in ["1.15.19", "1.19.3"] {
-        let server = Server::start(&kubernetes(release, None), Some(release), Options::default(), &[]);
+        let server = Server::start(
+            &kubernetes(release, None),
+            Some(release),
+            Options::default(),
+            &[Program::NodeSettingsOracle],
+        );
         let mut first = live_node("n1", json!({"kubernetes.io/hostname": "n1"}));
         first["spec"] = json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
         server.nodes([first]);
@@ -106,6 +111,10 @@ fn a_real_server_takes_the_setting() {
             let path = "/apis/cilium.io/v2alpha1/namespaces/kube-system/ciliumnodeconfigs/cilium-ipam-n1";
             let config = server.plane.get(path).unwrap();
             assert_eq!(config["spec"]["defaults"], json!({"ipv4-range": wanted}), "{release}");
+            if release == "1.19.3" {
+                let settings = agent_settings(&server.programs, &server.plane, &["n1"]).unwrap();
+                assert_eq!(settings["n1"]["ipv4-range"], wanted);
+            }
             server.run(&["plan", "--detailed-exitcode"]).expect(0);
         }
     }

@@ -28,7 +28,7 @@ pub use client::Client;
 pub use control_plane::{ControlPlane, Options, User};
 pub use error::{Error, Result};
 pub use operator::{ControllerManager, Operator};
-pub use oracle::{AnnotateK8sNode, PodCidrs, parse_node};
+pub use oracle::{AnnotateK8sNode, PodCidrs, agent_settings, parse_node};
 pub use process::Ending;
 pub use programs::{CiliumVersion, Program, Programs, build};
 pub use random::{Random, fresh_seed};

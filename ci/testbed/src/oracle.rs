@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::control_plane::ControlPlane;
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::programs::{Program, Programs};
@@ -72,6 +73,32 @@ pub fn parse_node(
         });
     }
     read_answer(&output.stdout)
+}
+
+/// What agents of Cilium 1.19 would be set to on these nodes, by the name of the node: `cilium-config` in `kube-system`, and over it
+/// the `CiliumNodeConfig`s there.
+///
+/// # Errors
+/// When [`Program::NodeSettingsOracle`] was not built, or the server does not answer it.
+pub fn agent_settings(
+    programs: &Programs,
+    plane: &ControlPlane,
+    nodes: &[&str],
+) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
+    let home = RunFolder::new()?;
+    let path = programs.path(Program::NodeSettingsOracle)?;
+    let output = programs
+        .command(Program::NodeSettingsOracle, home.path())?
+        .arg(format!("--k8s-kubeconfig-path={}", plane.kubeconfig().display()))
+        .arg(format!("--nodes={}", nodes.join(",")))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(Error::file(path))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(Error::Failed { program: "nodesettings".to_owned(), stderr });
+    }
+    serde_json::from_slice(&output.stdout).map_err(|why| Error::unreadable("nodesettings", why))
 }
 
 fn read_answer(text: &[u8]) -> Result<BTreeMap<String, PodCidrs>> {

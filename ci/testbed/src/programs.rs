@@ -62,6 +62,8 @@ pub enum Program {
     CiliumOperator(CiliumVersion),
     /// Says which pod CIDR an agent would use for a Node. See [`parse_node`](crate::parse_node).
     ParseNodeOracle,
+    /// Says what an agent would be set to on a node. See [`agent_settings`](crate::agent_settings).
+    NodeSettingsOracle,
     /// Measures Kubernetes' allocator: `cidrset -blocks N [-fragmented]` prints one line of JSON.
     CidrsetBenchmark,
     /// Cilium's agent. It needs a kernel of its own.
@@ -77,6 +79,7 @@ impl Program {
             Self::Kubectl => "kubectl".to_owned(),
             Self::CiliumOperator(version) => format!("cilium-operator-{}", version.release()),
             Self::ParseNodeOracle => "parsenode".to_owned(),
+            Self::NodeSettingsOracle => "nodesettings".to_owned(),
             Self::CidrsetBenchmark => "cidrset".to_owned(),
             Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
         }
@@ -94,6 +97,7 @@ impl Program {
             }
             Self::CiliumAgent(version) => cilium(version, "github.com/cilium/cilium/daemon"),
             Self::ParseNodeOracle => cilium(CiliumVersion::V1_19, "./parsenode"),
+            Self::NodeSettingsOracle => cilium(CiliumVersion::V1_19, "./nodesettings"),
         }
     }
 }

@@ -79,8 +79,8 @@ impl Place {
 
     /// Of these kinds every object counts by itself, so a second one of the same name would hide the first.
     fn is_unique(&self) -> bool {
-        use ObservedKind::{CiliumNode, Claims, LoadBalancerPool, Node, Service};
-        matches!(self.kind, Node | CiliumNode | Claims | LoadBalancerPool | Service)
+        use ObservedKind::{CiliumNode, Claims, LoadBalancerPool, Node, PodIpPool, Service};
+        matches!(self.kind, Node | CiliumNode | Claims | LoadBalancerPool | PodIpPool | Service)
     }
 }
 
@@ -320,6 +320,7 @@ impl Cluster for FileCluster {
             Target::Node(name) => Place::new(ObservedKind::Node, "", name.as_str()),
             Target::CiliumNode(name) => Place::new(ObservedKind::CiliumNode, "", name.as_str()),
             Target::NodeConfig(_, namespace, name) => Place::new(ObservedKind::CiliumNodeConfig, namespace, name),
+            Target::PodPool(name) => Place::new(ObservedKind::PodIpPool, "", name),
             Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
             Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
             Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),

@@ -342,6 +342,7 @@ fn collection(target: &Target) -> Cow<'static, str> {
         Target::NodeConfig(api, namespace, _) => {
             format!("/apis/{}/namespaces/{namespace}/ciliumnodeconfigs", api.as_str()).into()
         }
+        Target::PodPool(_) => "/apis/cilium.io/v2alpha1/ciliumpodippools".into(),
         Target::CiliumNode(_) => "/apis/cilium.io/v2/ciliumnodes".into(),
         Target::AddressPool(api, _) => format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into(),
         Target::Service(service) => format!("/api/v1/namespaces/{}/services", service.namespace()).into(),
@@ -354,7 +355,7 @@ fn object_name(target: &Target) -> &str {
     match target {
         Target::Node(name) | Target::CiliumNode(name) => name.as_str(),
         Target::AddressPool(_, name) => name.as_str(),
-        Target::NodeConfig(_, _, name) => name,
+        Target::NodeConfig(_, _, name) | Target::PodPool(name) => name,
         Target::Service(service) => service.name(),
         Target::Claims => CLAIMS_NAME,
         Target::Lock => LOCK_NAME,

@@ -195,7 +195,11 @@ impl World {
             Target::Node(name) => (ObservedKind::Node, name.to_string()),
             Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
             Target::Claims => (ObservedKind::Claims, CLAIMS_NAME.to_owned()),
-            Target::Lock | Target::AddressPool(..) | Target::Service(_) | Target::NodeConfig(..) => {
+            Target::Lock
+            | Target::AddressPool(..)
+            | Target::Service(_)
+            | Target::NodeConfig(..)
+            | Target::PodPool(_) => {
                 return Err(WriteError::Forbidden("there is none of these here".to_owned()));
             }
         };

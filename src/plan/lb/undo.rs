@@ -25,7 +25,7 @@ fn hazard(before: Option<&AddressPoolManifest>) -> Hazard {
 /// The change that takes this one back.
 pub(in crate::plan) fn inverted(change: &Change) -> Option<Change> {
     match change {
-        Change::Node(_) => None,
+        Change::PodPool(_) | Change::Node(_) => None,
         Change::AddressPool(change) => Some(Change::AddressPool(Box::new(AddressPoolChange {
             action: action(change.after.as_ref(), change.before.as_ref()),
             before: change.after.clone(),

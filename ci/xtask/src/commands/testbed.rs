@@ -9,7 +9,7 @@ use testbed::{
 use xtask::fleet;
 
 /// All that the tests need, but for the agents of the slow ones.
-pub const PROGRAMS: [Program; 8] = [
+pub const PROGRAMS: [Program; 9] = [
     Program::KubeApiserver,
     Program::Etcd,
     Program::KubeControllerManager,
@@ -17,6 +17,7 @@ pub const PROGRAMS: [Program; 8] = [
     Program::CiliumOperator(CiliumVersion::V1_15),
     Program::CiliumOperator(CiliumVersion::V1_19),
     Program::ParseNodeOracle,
+    Program::NodeSettingsOracle,
     Program::CidrsetBenchmark,
 ];
 

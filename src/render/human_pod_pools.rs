@@ -1,0 +1,53 @@
+//! Pools of Pods of a plan, for a person at a terminal.
+
+use super::human::{Detail, limit, more};
+use super::text::{Paint, count, printable};
+use crate::plan::{ChangeDocument, PodPoolSummary};
+
+/// Kinds of a pool of Pods, and of what chooses it.
+pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];
+
+/// `Pod pools: 2 objects to create, …`; empty where there is nothing of them.
+pub(super) fn headline(summary: &PodPoolSummary) -> String {
+    let PodPoolSummary { create, update, adopt, delete, unchanged } = summary;
+    if summary.changes_nothing() {
+        return match unchanged {
+            0 => String::new(),
+            _ => format!("Pod pools: {unchanged} unchanged."),
+        };
+    }
+    format!(
+        "Pod pools: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete; {unchanged} unchanged."
+    )
+}
+
+/// The changes of `CiliumPodIPPool`s and `CiliumNodeConfig`s.
+pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
+    let of_pools: Vec<&ChangeDocument> = changes.iter().filter(|c| KINDS.contains(&c.kind.as_str())).collect();
+    if of_pools.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{} ({})\n", Paint::Bold.on("Pod pools"), count(of_pools.len(), "change"));
+    let shown = &of_pools[..of_pools.len().min(limit(detail))];
+    for change in shown {
+        let (sign, paint) = match change.action.as_str() {
+            "create" => ("+", Paint::Green),
+            "delete" => ("-", Paint::Red),
+            _ => ("~", Paint::Yellow),
+        };
+        let after = if change.after.is_empty() { "none".to_owned() } else { change.after.join(" ") };
+        let values = match change.before.is_empty() || change.before == change.after {
+            true => after,
+            false => format!("{} -> {after}", change.before.join(" ")),
+        };
+        text.push_str(&format!(
+            "  {} {}/{}  {}\n      {}\n",
+            paint.on(sign),
+            printable(&change.kind),
+            printable(&change.name),
+            printable(&values),
+            Paint::Dim.on(&printable(&change.reason))
+        ));
+    }
+    text + &more(of_pools.len() - shown.len())
+}
