@@ -35,6 +35,10 @@ hostname "$node"
 ip link set lo up
 ip link set eth0 up
 ip addr add 10.0.2.15/24 dev eth0
+if [ -e /run/input/router ]; then
+  ip link set eth1 up
+  ip addr add "$(cat /run/input/router)" dev eth1
+fi
 
 # The agent writes what it found out about the kernel beside its BPF sources.
 cp -r /agent/lib /run/lib
@@ -74,6 +78,17 @@ if [ "$result" = ready ]; then
       report pod-ip "$(api -X POST "http://localhost/v1/ipam?family=$family&owner=test/$pod" | jq -r ".address.$family")"
     done
   done
+fi
+
+# The router must have heard it all before this end of the session is gone.
+if [ "$result" = ready ] && [ -e /run/input/router ]; then
+  for _ in $(seq 120); do
+    state=$(api http://localhost/v1/bgp/peers | jq -r '.[0]."session-state" // empty')
+    [ "$state" != established ] || break
+    sleep 1
+  done
+  report bgp "$state"
+  sleep 8
 fi
 
 ip -br addr

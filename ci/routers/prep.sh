@@ -4,7 +4,7 @@
 # Exits with 75 where Debian cannot be reached.
 set -euo pipefail
 cache=$1
-packages=(frr libpam-modules iproute2 util-linux bash coreutils grep)
+packages=(frr libpam-modules iproute2 util-linux bash coreutils grep socat)
 
 stamp=$(sha256sum < "${BASH_SOURCE[0]}")
 [ "$stamp" != "$(cat "$cache/prep.stamp" 2>/dev/null)" ] || exit 0

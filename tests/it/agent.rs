@@ -1,8 +1,8 @@
 //! The real cilium-agent in a QEMU guest starts on the block that apply gave its Node.
 
 use serde_json::json;
-use testbed::agent_vm::{AgentOutcome, AgentRun, AgentVm};
-use testbed::{AnnotateK8sNode, CiliumVersion, Options, Program};
+use testbed::agent_vm::{AgentOutcome, AgentReport, AgentRun, AgentVm, RouterBeside};
+use testbed::{AnnotateK8sNode, CiliumInstallation, CiliumVersion, Options, Program, agent_settings};
 
 use super::server::{Server, kubernetes, node};
 use super::support::{pin, pool};
@@ -41,4 +41,97 @@ fn agent_starts_on_the_annotation() {
 #[ignore = "slow: boots a QEMU guest; cargo xtask test --agent runs it"]
 fn agent_starts_on_the_spec() {
     starts_on_the_block_of_apply("node-spec");
+}
+
+const VERSION: CiliumVersion = CiliumVersion::V1_15;
+
+/// A cluster whose agents announce their pod CIDRs to 192.0.2.254, and files that pin worker-7.
+fn announcing(write_path: &str, block: &str) -> Server {
+    let cilium = CiliumInstallation {
+        config: [("enable-bgp-control-plane".to_owned(), "true".to_owned())].into(),
+        ..kubernetes(VERSION.release(), Some(AnnotateK8sNode::On))
+    };
+    let programs = [Program::CiliumAgent(VERSION), Program::NodeSettingsOracle];
+    let server = Server::start(&cilium, Some(VERSION.release()), Options::default(), &programs);
+    let neighbor = json!({"peerAddress": "192.0.2.254/32", "peerASN": 65000});
+    let router = json!({"localASN": 65001, "exportPodCIDR": true, "neighbors": [neighbor]});
+    let policy = json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumBGPPeeringPolicy", "metadata": {"name": "racks"},
+        "spec": {"nodeSelector": {}, "virtualRouters": [router]}});
+    server.plane.create("/apis/cilium.io/v2alpha1/ciliumbgppeeringpolicies", &policy).unwrap();
+    server.nodes([node("worker-7", json!({"kubernetes.io/hostname": "worker-7"}))]);
+    let addresses = json!([{"type": "InternalIP", "address": "192.0.2.1"}]);
+    server.plane.patch("/api/v1/nodes/worker-7/status", &json!({"status": {"addresses": addresses}})).unwrap();
+    let policy = format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, limits: {{disruptive: {{percent: 100}}}}}}\n"
+    );
+    let documents = [pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"), pin("worker-7", block), policy];
+    server.folder.write("pools/all.yaml", documents.join("---\n"));
+    server
+}
+
+/// Starts the agent with these settings, and gives what the router heard of it.
+fn heard(server: &Server, settings: &[String]) -> (AgentReport, String) {
+    let vm = AgentVm::prepare(&server.programs, VERSION).unwrap();
+    let mut run = AgentRun::new("worker-7", AnnotateK8sNode::On);
+    run.router = RouterBeside::Frr;
+    run.flags = vec!["--enable-bgp-control-plane=true".to_owned(), "--devices=eth1".to_owned()];
+    run.flags.extend_from_slice(settings);
+    let report = vm.run(&server.plane, &run).unwrap();
+    assert_eq!(report.outcome, AgentOutcome::Ready, "{}\n{}", report.console, report.log);
+    let rib =
+        report.rib.clone().unwrap_or_else(|| panic!("the router heard nothing:\n{}\n{}", report.console, report.log));
+    (report, rib)
+}
+
+/// Prefixes and next hops of what FRR prints.
+fn routes(rib: &str) -> Vec<(String, String)> {
+    let rib: serde_json::Value = serde_json::from_str(rib).unwrap();
+    let hop = |paths: &serde_json::Value| paths[0]["nexthops"][0]["ip"].as_str().unwrap().to_owned();
+    rib["routes"].as_object().unwrap().iter().map(|(prefix, paths)| (prefix.clone(), hop(paths))).collect()
+}
+
+/// What `doctor` says of a router that holds this.
+fn examined(server: &Server, rib: &str) -> serde_json::Value {
+    server.folder.write("rib.json", rib);
+    server.run(&["doctor", "--rib", "rib.json", "-o", "json", "--fail-on", "never"]).expect(0).json()
+}
+
+fn rules(report: &serde_json::Value) -> Vec<&str> {
+    report["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "slow: boots a QEMU guest; cargo xtask test --agent runs it"]
+fn agent_announces_the_annotation() {
+    let server = announcing("node-annotation", "10.20.30.0/24");
+    server.run(&["apply", "--auto-approve"]).expect(0);
+    let (report, rib) = heard(&server, &[]);
+    assert_eq!(report.pod_cidrs_used, ["10.20.30.0/24"]);
+    assert_eq!(routes(&rib), [("10.20.30.0/24".to_owned(), "192.0.2.1".to_owned())]);
+    let examined = examined(&server, &rib);
+    assert!(!rules(&examined).iter().any(|rule| rule.starts_with("route-")), "{examined:#}");
+    // The next hop of another node's block is told from its own.
+    let wrong = self::examined(&server, &rib.replace("10.20.30.0/24", "10.20.31.0/24"));
+    assert!(rules(&wrong).contains(&"route-missing"), "{wrong:#}");
+}
+
+#[test]
+#[ignore = "slow: boots a QEMU guest; cargo xtask test --agent runs it"]
+fn agent_announces_the_block_that_a_setting_moved_it_to() {
+    let server = announcing("node-config", "10.20.40.0/24");
+    let held = json!({"spec": {"podCIDR": "10.20.9.0/24", "podCIDRs": ["10.20.9.0/24"]}});
+    server.plane.patch("/api/v1/nodes/worker-7", &held).unwrap();
+    server.run(&["apply", "--auto-approve"]).expect(0);
+    let settings = agent_settings(&server.programs, &server.plane, &["worker-7"]).unwrap();
+    let range = settings["worker-7"]["ipv4-range"].clone();
+    let (report, rib) = heard(&server, &[format!("--ipv4-range={range}")]);
+    assert_eq!(report.pod_cidrs_used, ["10.20.40.0/24"]);
+    assert_eq!(routes(&rib), [("10.20.40.0/24".to_owned(), "192.0.2.1".to_owned())]);
+    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    // The difference that stays is explained, and is no fault of the routes.
+    let examined = examined(&server, &rib);
+    assert!(rules(&examined).contains(&"block-overridden"), "{examined:#}");
+    assert!(!rules(&examined).iter().any(|rule| rule.starts_with("route-")), "{examined:#}");
+    let told = server.run(&["explain", "worker-7"]).expect(0).stdout;
+    assert!(told.contains("10.20.40.0/24") && told.contains("10.20.9.0/24"), "{told}");
 }

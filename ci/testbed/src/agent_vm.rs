@@ -18,6 +18,8 @@ use crate::golang::{source_folder, workspace};
 use crate::oracle::AnnotateK8sNode;
 use crate::process::Server;
 use crate::programs::{CiliumVersion, Program, Programs};
+use crate::relay::Relay;
+use crate::routers;
 
 /// The agent compiles its datapath from here, in the guest.
 const MODULE: &str = "github.com/cilium/cilium";
@@ -83,13 +85,30 @@ pub struct AgentRun {
     pub limit: Duration,
     /// More flags for the agent; they win over those given by itself.
     pub flags: Vec<String>,
+    /// Whether a router stands beside the guest.
+    pub router: RouterBeside,
+}
+
+/// A router beside the guest, at 192.0.2.254 on a second NIC of the guest, which has 192.0.2.1. It is of AS 65000 and peers with AS 65001.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouterBeside {
+    /// There is one.
+    Frr,
+    /// There is none.
+    None,
 }
 
 impl AgentRun {
     /// A run as `node`, with the usual limit and no flags of its own.
     #[must_use]
     pub fn new(node: &str, annotate_k8s_node: AnnotateK8sNode) -> Self {
-        Self { node: node.to_owned(), annotate_k8s_node, limit: USUAL_LIMIT, flags: Vec::new() }
+        Self {
+            node: node.to_owned(),
+            annotate_k8s_node,
+            limit: USUAL_LIMIT,
+            flags: Vec::new(),
+            router: RouterBeside::None,
+        }
     }
 }
 
@@ -113,6 +132,8 @@ pub struct AgentReport {
     pub pod_cidrs_used: Vec<String>,
     /// Addresses that it gave out when asked as a CNI plugin asks; three per family.
     pub pod_ips: Vec<String>,
+    /// What the router beside the guest last held, as FRR's `show bgp ipv4 unicast json` prints it.
+    pub rib: Option<String>,
     /// What the guest said on its console.
     pub console: String,
     /// The agent's own log.
@@ -157,15 +178,26 @@ impl AgentVm {
     /// When the guest's input cannot be written.
     pub fn start(&self, plane: &ControlPlane, run: &AgentRun) -> Result<RunningAgent> {
         let folder = RunFolder::new()?;
+        if run.router == RouterBeside::Frr && routers::prepare()?.is_none() {
+            return Err(Error::NotBuilt("frr".to_owned()));
+        }
         self.write_input(folder.path(), plane, run)?;
         let arguments = [&self.cache, Path::new(self.version.release()), folder.path()]
             .map(|argument: &Path| argument.display().to_string());
         let boot = scripts().join("boot.sh");
-        Ok(RunningAgent {
-            guest: Server::start("guest", &boot, &arguments, folder.path())?,
-            limit: run.limit + BOOT_ALLOWANCE,
-            folder,
-        })
+        let (guest, relay) = match run.router {
+            RouterBeside::None => (Server::start("guest", &boot, &arguments, folder.path())?, None),
+            RouterBeside::Frr => {
+                let relay = Relay::start(&folder.path().join("api.sock"), plane.server_url())?;
+                fs::write(folder.path().join("api.port"), relay.port()).map_err(Error::file(folder.path()))?;
+                let (script, cache) = routers::beside();
+                let own =
+                    [cache.display().to_string(), folder.path().display().to_string(), boot.display().to_string()];
+                let arguments: Vec<String> = own.into_iter().chain(arguments).collect();
+                (Server::start("guest", &script, &arguments, folder.path())?, Some(relay))
+            }
+        };
+        Ok(RunningAgent { guest, limit: run.limit + BOOT_ALLOWANCE, folder, _relay: relay })
     }
 
     /// What `boot.sh` hands to the guest.
@@ -175,12 +207,19 @@ impl AgentVm {
         let kubeconfig = read(plane.kubeconfig())?.replace(HOST, HOST_IN_GUEST);
         let AgentRun { node, limit, .. } = run;
         let flags = self.flags(run).join("\n");
+        let router = match run.router {
+            RouterBeside::Frr => Some(("router", "192.0.2.1/24\n".to_owned())),
+            RouterBeside::None => None,
+        };
         for (name, text) in [
             ("kubeconfig", kubeconfig),
             ("node", node.clone()),
             ("limit", limit.as_secs().to_string()),
             ("flags", format!("{flags}\n")),
-        ] {
+        ]
+        .into_iter()
+        .chain(router)
+        {
             let path = input.join(name);
             fs::write(&path, text).map_err(Error::file(&path))?;
         }
@@ -207,6 +246,7 @@ pub struct RunningAgent {
     guest: Server,
     limit: Duration,
     folder: RunFolder,
+    _relay: Option<Relay>,
 }
 
 impl RunningAgent {
@@ -281,6 +321,7 @@ fn read_report(folder: &Path, console: String) -> Result<AgentReport> {
         outcome,
         pod_cidrs_used: all("pod-cidr"),
         pod_ips: all("pod-ip"),
+        rib: fs::read_to_string(folder.join("rib.json")).ok(),
         console,
         log: read(&folder.join(AGENT_LOG))?,
     })

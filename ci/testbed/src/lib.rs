@@ -20,6 +20,7 @@ mod oracle;
 mod process;
 mod programs;
 mod random;
+mod relay;
 mod routers;
 mod wait;
 

@@ -23,18 +23,27 @@ const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 /// # Errors
 /// When FRR cannot be fetched, or the routes do not arrive.
 pub fn exchange(routes: &[(&str, &str)]) -> Result<Option<String>> {
+    if prepare()?.is_none() {
+        return Ok(None);
+    }
+    let lines: String = routes.iter().map(|(prefix, hop)| format!("{prefix} {hop}\n")).collect();
+    run(&scripts().join("exchange.sh"), &cache(), &lines)
+}
+
+/// Fetches FRR, for a router beside something else; `None` where Debian cannot be reached, which is said on standard error.
+pub(crate) fn prepare() -> Result<Option<()>> {
     let cache = cache();
     fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
     lock.lock().map_err(Error::file(&lock_path))?;
     // With the caller's environment: apt may need its proxy from there.
-    if run(&scripts().join("prep.sh"), &cache, "")?.is_none() {
-        return Ok(None);
-    }
-    drop(lock);
-    let lines: String = routes.iter().map(|(prefix, hop)| format!("{prefix} {hop}\n")).collect();
-    run(&scripts().join("exchange.sh"), &cache, &lines)
+    Ok(run(&scripts().join("prep.sh"), &cache, "")?.map(drop))
+}
+
+/// The script that puts a router beside a command, and its first argument.
+pub(crate) fn beside() -> (PathBuf, PathBuf) {
+    (scripts().join("beside.sh"), cache())
 }
 
 fn run(script: &Path, cache: &Path, input: &str) -> Result<Option<String>> {
