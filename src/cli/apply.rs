@@ -18,7 +18,7 @@ use crate::apply::{Event, Stop};
 use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
-use crate::render::{Detail, Paint, count, diagnostics, human, printable};
+use crate::render::{Detail, Paint, count, diagnostics, human, printable, why_irreversible};
 use crate::run::{Applied, BATCH, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
 
 /// Carry out a plan.
@@ -160,7 +160,11 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
             }
             for blocked in saved.blocked.iter().filter(|_| saved.intent == Intent::Undo) {
                 let (name, reason) = (printable(&blocked.name), printable(&blocked.reason));
-                output::warn(&format!("Node/{name}: {reason}; {}", printable(&blocked.unblock)));
+                output::warn(&format!(
+                    "{}/{name}: {reason}; {}",
+                    printable(&blocked.kind),
+                    printable(&blocked.unblock)
+                ));
             }
             if saved.intent == Intent::Undo {
                 output::talk(&human(&PlanDocument::new(plan, &saved.source.directory), Detail::Short));
@@ -171,7 +175,7 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
             let irreversible = changes.iter().filter(|change| !change.can_be_undone()).count();
             if irreversible > 0 {
                 let what = count(irreversible, "change");
-                output::warn(&format!("{what} cannot be undone: spec.podCIDRs is write-once"));
+                output::warn(&format!("{what} cannot be undone: {}", why_irreversible(saved)));
             }
             if further > 0 && saved.intent == Intent::Files {
                 output::warn(&format!(

@@ -12,7 +12,7 @@ use super::{Common, Format, Reached, output, show_lb};
 use crate::cluster::Extent;
 use crate::desired::{Desired, PoolState};
 use crate::model::NodeName;
-use crate::observed::Observed;
+use crate::observed::{DEFAULT_POOL_SETTING, Observed};
 use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
 use crate::run::{Job, Loaded};
@@ -153,6 +153,9 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
     };
     let blocked: BTreeMap<NodeName, String> = plan.blocked.iter().filter_map(reason).collect();
     let row = |node: &crate::observed::Node| {
+        if observed.is_multi_pool() {
+            return of_multi_pool(node, observed, blocked.get(&node.name));
+        }
         let held = observed.holds(node);
         let pool = held.iter().find_map(|holding| desired.pools.values().find(|pool| pool.contains(holding.block)));
         let state = changes.get(&node.name).or(blocked.get(&node.name));
@@ -165,6 +168,20 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
         }
     };
     observed.nodes.values().map(row).collect()
+}
+
+/// There the operator gives what Pods need, of the pools that they ask for.
+fn of_multi_pool(node: &crate::observed::Node, observed: &Observed, blocked: Option<&String>) -> NodeRow {
+    let allocated = observed.cilium_nodes.get(&node.name).map(|node| node.allocated.as_slice()).unwrap_or_default();
+    let pools: Vec<&str> = allocated.iter().map(|(pool, _)| pool.as_str()).collect();
+    let default = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+    NodeRow {
+        name: node.name.to_string(),
+        pod_cidrs: allocated.iter().flat_map(|(_, blocks)| blocks).map(ToString::to_string).collect(),
+        field: if allocated.is_empty() { "-" } else { "CiliumNode.spec.ipam.pools.allocated" }.to_owned(),
+        pool: if pools.is_empty() { "-".to_owned() } else { pools.join(",") },
+        state: blocked.cloned().unwrap_or_else(|| format!("default pool {}", default.escape_debug())),
+    }
 }
 
 fn planned(after: &[crate::net::Block]) -> String {

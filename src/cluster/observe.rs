@@ -104,9 +104,11 @@ impl Collecting<'_> {
                 let _ = self.claims_at.set(version);
                 Ok(())
             }
-            (ObservedKind::Node | ObservedKind::CiliumNode, Some(list), Some(&claims)) if list < claims => {
-                Err(ClusterError::Stale { resource, list, claims })
-            }
+            (
+                ObservedKind::Node | ObservedKind::CiliumNode | ObservedKind::CiliumNodeConfig,
+                Some(list),
+                Some(&claims),
+            ) if list < claims => Err(ClusterError::Stale { resource, list, claims }),
             _ => Ok(()),
         }
     }

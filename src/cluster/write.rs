@@ -90,6 +90,24 @@ pub enum WriteError {
 }
 
 impl Write {
+    /// Creates the object that a change fills afterwards, without anything in it that an agent would read; `None` where there is one.
+    pub fn preparing(change: &NodeChange) -> Option<Write> {
+        match &change.edit {
+            Edit::CiliumNode { object: CiliumNodeObject::New(attention), .. } => {
+                let operation = Operation::Create(new_cilium_node(change, *attention, json!({})));
+                Some(Write { target: Target::CiliumNode(change.node.clone()), operation })
+            }
+            Edit::NodeConfig(config) => {
+                let NodeConfigEdit { api, namespace, name, object, .. } = &**config;
+                let is_new = matches!(object, NodeConfigObject::New { .. });
+                let operation = || node_config(change, *api, (namespace, name), json!({"defaults": {}}), object);
+                let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
+                is_new.then(|| Write { target, operation: operation() })
+            }
+            Edit::CiliumNode { .. } | Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => None,
+        }
+    }
+
     /// Replaces the claims, if they are still at this version; without one, if there are none yet.
     pub fn claims(claims: &Claims, version: Option<&ObjectVersion>) -> Write {
         let data = json!({CLAIMS_KEY: claims.to_json()});
@@ -206,6 +224,10 @@ impl From<&PodPoolChange> for Write {
             (Some(before), Some(after)) => {
                 let mut spec = after.to_json();
                 remove_absent(&before.to_json(), &mut spec);
+                if spec.get("nodeSelector").is_some() {
+                    // It is written as expressions alone.
+                    spec["nodeSelector"]["matchLabels"] = Value::Null;
+                }
                 metadata["uid"] = json!(change.guard.uid);
                 metadata["resourceVersion"] = json!(change.guard.resource_version);
                 Operation::Patch(json!({"metadata": metadata, "spec": spec}))
@@ -260,18 +282,23 @@ fn cilium_node(change: &NodeChange, pod_cidrs: &[String], object: &CiliumNodeObj
     let spec = json!({"ipam": {"podCIDRs": pod_cidrs}});
     let operation = match object {
         CiliumNodeObject::Seen(version) => Operation::Patch(json!({"metadata": guard(version), "spec": spec})),
-        CiliumNodeObject::New(attention) => {
-            let name = change.node.as_str();
-            let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": change.guard.uid});
-            let mut object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
-                "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec});
-            if *attention == OperatorAttention::Ignored {
-                object["metadata"]["annotations"] = json!({IGNORE_ANNOTATION: "true"});
-            }
-            Operation::Create(object)
-        }
+        CiliumNodeObject::New(attention) => Operation::Create(new_cilium_node(change, *attention, spec)),
+        CiliumNodeObject::Filled => Operation::Create(new_cilium_node(change, OperatorAttention::Served, spec)),
     };
     Write { target: Target::CiliumNode(change.node.clone()), operation }
+}
+
+fn new_cilium_node(change: &NodeChange, attention: OperatorAttention, spec: Value) -> Value {
+    let mut object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
+        "metadata": {"name": change.node.as_str(), "ownerReferences": [owner(change)]}, "spec": spec});
+    if attention == OperatorAttention::Ignored {
+        object["metadata"]["annotations"] = json!({IGNORE_ANNOTATION: "true"});
+    }
+    object
+}
+
+fn owner(change: &NodeChange) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "name": change.node.as_str(), "uid": change.guard.uid})
 }
 
 /// It belongs to its Node, and goes with it.
@@ -287,11 +314,10 @@ fn node_config(
         NodeConfigObject::New { hostname } => {
             let (label, value) = OWNER_LABEL;
             spec["nodeSelector"] = json!({"matchLabels": {HOSTNAME_LABEL: hostname}});
-            let owner =
-                json!({"apiVersion": "v1", "kind": "Node", "name": change.node.as_str(), "uid": change.guard.uid});
-            Operation::Create(json!({"apiVersion": api.as_str(), "kind": "CiliumNodeConfig",
-                "metadata": {"name": name, "namespace": namespace, "labels": {label: value}, "ownerReferences": [owner]},
-                "spec": spec}))
+            let metadata = json!({"name": name, "namespace": namespace, "labels": {label: value}, "ownerReferences": [owner(change)]});
+            Operation::Create(
+                json!({"apiVersion": api.as_str(), "kind": "CiliumNodeConfig", "metadata": metadata, "spec": spec}),
+            )
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::finding;
-use crate::model::{Finding, NodeName, ObjectRef, Severity};
+use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use crate::observed::{ModeSeen, Node, NodeCidrAllocation, Observed, ObservedKind};
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
@@ -89,7 +89,10 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
             format!("cilium-config ipam: {mode}"),
             format!("Deployment cilium-operator --ipam={}", other.escape_debug()),
         ];
-        let finding = finding(Severity::Warning, "operator-of-another-mode", message).seen(evidence);
+        // That is how one tells an operator to leave the blocks to others.
+        let is_usual = mode == IpamMode::ClusterPool && other == IpamMode::Kubernetes.as_str();
+        let severity = if is_usual { Severity::Info } else { Severity::Warning };
+        let finding = finding(severity, "operator-of-another-mode", message).seen(evidence);
         let finding = finding
             .causes("the operator gives no blocks for the agents' mode: somebody else has to fill the CiliumNodes");
         findings.push(finding.help("if that is not meant, take --ipam from the operator's arguments"));

@@ -162,6 +162,11 @@ impl Observed {
         self.holds(node).iter().filter(|held| held.reading == Reading::Read).map(|held| held.block).collect()
     }
 
+    /// Whether nodes have blocks of several pools, as their Pods need them.
+    pub fn is_multi_pool(&self) -> bool {
+        self.cilium.mode() == ModeSeen::Known(IpamMode::MultiPool)
+    }
+
     /// Whether each node has one block of each family, which its agent gives Pods addresses of.
     pub fn is_host_scoped(&self) -> bool {
         matches!(self.cilium.mode(), ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool))

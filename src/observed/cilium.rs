@@ -26,10 +26,26 @@ pub struct Cilium {
     pub operator_arguments: Option<BTreeMap<String, String>>,
     /// How many of it are wanted, where its Deployment says so.
     pub operator_replicas: Option<u32>,
+    /// Whether what its Deployment says is what runs.
+    pub operator_state: OperatorState,
+    /// Arguments of the step that puts the settings of single nodes over those of all.
+    pub resolver_arguments: BTreeMap<String, String>,
     /// The operator's version.
     pub operator_version: Option<CiliumVersion>,
     /// The agents' Pods.
     pub agents: Vec<Agent>,
+}
+
+/// Whether what the Deployment of Cilium's operator says is what runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OperatorState {
+    /// It is.
+    #[default]
+    Settled,
+    /// It is being rolled out or scaled.
+    Changing,
+    /// There are several Deployments.
+    Several,
 }
 
 /// What a version was concluded from.
@@ -143,7 +159,8 @@ impl Cilium {
     pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
         let text = self.operator_setting(key)?;
         let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
-        Some(texts.filter_map(|text| Block::lenient(text).ok()).collect())
+        // A range that cannot be read may be any.
+        texts.map(|text| Block::lenient(text).ok()).collect()
     }
 
     /// What the operator is set to: its arguments win over the settings.
@@ -151,6 +168,20 @@ impl Cilium {
         let argument = self.operator_arguments.as_ref().and_then(|arguments| arguments.get(key));
         let setting = || self.settings.as_ref()?.get(key);
         argument.or_else(setting).map(String::as_str)
+    }
+
+    /// Why a setting of single nodes would not be read, although it is there (`pkg/option/resolver/resolver.go` @ 1.19).
+    pub fn overriding_is_off(&self, key: &str) -> Option<String> {
+        let list = |name: &str| -> Vec<&str> {
+            let text = self.resolver_arguments.get(name).map_or("", String::as_str);
+            text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect()
+        };
+        let (allowed, denied, sources) = (list("allow-config-keys"), list("deny-config-keys"), list("source"));
+        if !sources.is_empty() && !sources.iter().any(|source| source.starts_with("cilium-node-config")) {
+            return Some("Cilium's config sources leave CiliumNodeConfigs out".to_owned());
+        }
+        let is_denied = if allowed.is_empty() { denied.contains(&key) } else { !allowed.contains(&key) };
+        is_denied.then(|| format!("Cilium is set not to take {key} from a CiliumNodeConfig"))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {

@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 
 use super::view::ConfigMapView;
-use super::{CLAIMS_KEY, Observed};
-use crate::claims::{Claim, Claims, RecordError, Witness};
+use super::{CLAIMS_KEY, Observed, ObservedKind};
+use crate::claims::{Claim, ClaimGuard, Claims, RecordError, Witness};
 use crate::model::ObjectVersion;
 use crate::net::Block;
 
@@ -41,6 +41,13 @@ impl Observed {
         }
         if let Some(config) = self.node_configs.iter().find(|config| is_it(&config.version)) {
             return Some(witness(&config.version, config.ranges().collect()));
+        }
+        let is_of_node = self.nodes.get(&claim.node).is_some_and(|node| node.uid == claim.uid);
+        if self.blind_spot(ObservedKind::CiliumNodeConfig).is_some() && !is_of_node {
+            // It may be of an object that cannot be seen.
+            let kept = self.claims.claims.in_flight.values().find(|kept| *kept == claim)?;
+            let ClaimGuard::Version(version) = &kept.guard else { return None };
+            return Some(Witness { uid: &kept.uid, resource_version: version, shown: Vec::new() });
         }
         let node = self.nodes.get(&claim.node)?;
         Some(Witness { uid: &node.uid, resource_version: &node.resource_version, shown: node.shown.clone() })

@@ -33,7 +33,7 @@ pub use crate::model::{OWNER_LABEL, ObjectVersion};
 
 pub use announced::{Announced, Speaker};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
-pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen};
+pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState};
 pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
@@ -255,6 +255,8 @@ pub struct CiliumNode {
     pub allocated: Vec<(String, Vec<Block>)>,
     /// `status.ipam.operator-status.error`.
     pub operator_error: Option<String>,
+    /// UID of the Node that owns it, if one does.
+    pub owner: Option<String>,
     /// Whether it stays when nothing refers to it: it has an owner, or an annotation says so.
     pub keeper: Option<String>,
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{ModeSeen, Node, Observed, ObservedKind};
+use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState};
 use crate::model::{IpamMode, NodeName};
 use crate::net::{Block, Family};
 
@@ -27,7 +27,7 @@ pub enum OperatorAttention {
 pub enum BlockGiver {
     /// The operator, as soon as it sees a CiliumNode without one.
     Operator,
-    /// The operator may, but its Deployment cannot be seen.
+    /// The operator may: its Deployment cannot be seen, or is being changed, or there are several.
     Unseen,
     /// Whoever writes it: the operator skips this node, and does not know that its block is taken.
     AnyoneForThisNode,
@@ -77,24 +77,23 @@ impl Observed {
     /// Who gives this node its block.
     pub fn block_giver(&self, node: &Node) -> BlockGiver {
         let cilium = &self.cilium;
-        let mode_of_operator = || {
-            let text = cilium.operator_arguments.as_ref()?.get("ipam")?;
-            text.parse::<IpamMode>().ok()
-        };
-        if mode_of_operator().is_some_and(|mode| mode != IpamMode::ClusterPool) {
+        let is_seen = self.blind_spot(ObservedKind::CiliumOperator).is_none();
+        let Some(arguments) = cilium.operator_arguments.as_ref().filter(|_| is_seen) else { return BlockGiver::Unseen };
+        if cilium.operator_state != OperatorState::Settled {
+            return BlockGiver::Unseen;
+        }
+        if arguments.get("ipam").and_then(|text| text.parse().ok()) == Some(IpamMode::Kubernetes) {
             return BlockGiver::Anyone;
         }
-        let version = cilium.operator_version.or(cilium.version.map(|(version, _)| version));
-        let knows_annotation = version.is_some_and(|version| version.is_at_least(18, 0));
-        if knows_annotation && self.attention(node) == OperatorAttention::Ignored {
-            return BlockGiver::AnyoneForThisNode;
+        if self.attention(node) == OperatorAttention::Ignored {
+            match cilium.operator_version {
+                Some(version) if version.is_at_least(18, 0) => return BlockGiver::AnyoneForThisNode,
+                // An older one does not know the annotation.
+                Some(_) => {}
+                None => return BlockGiver::Unseen,
+            }
         }
-        match (&cilium.operator_arguments, cilium.operator_replicas) {
-            (None, _) => BlockGiver::Unseen,
-            _ if self.blind_spot(ObservedKind::CiliumOperator).is_some() => BlockGiver::Unseen,
-            (Some(_), Some(0)) => BlockGiver::NobodyForNow,
-            (Some(_), _) => BlockGiver::Operator,
-        }
+        if cilium.operator_replicas == Some(0) { BlockGiver::NobodyForNow } else { BlockGiver::Operator }
     }
 
     /// The operator reads the annotation of the CiliumNode. Where there is none yet, it will have that of the Node.

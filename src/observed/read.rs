@@ -11,7 +11,7 @@ use super::settings::{AgentView, NodeConfigView, arguments};
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
 use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, NodeConfig, NodeConfigApi,
-    NodeConfigsServed, ObjectVersion, Observed, PodPoolsServed,
+    NodeConfigsServed, ObjectVersion, Observed, OperatorState, PodPoolsServed,
 };
 use crate::lbipam::AddressPoolApi;
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
@@ -256,6 +256,7 @@ impl Reader {
             unreadable,
             allocated: allocated.map(|pool| (pool.pool.clone(), lenient(&pool.cidrs))).collect(),
             operator_error: view.status.ipam.operator_status.error.clone().filter(|error| !error.is_empty()),
+            owner: super::view::owning_node(&view.metadata.owner_references),
             keeper: if kept { Some("the annotation cilium.io/do-not-gc".to_owned()) } else { owner },
         };
         self.observed.cilium_nodes.insert(node.name.clone(), node);
@@ -285,6 +286,9 @@ impl Reader {
     fn daemon_set(&mut self, view: &WorkloadView<'_>) {
         let containers = view.spec.template.iter().flat_map(|template| &template.spec.containers);
         let agent: Vec<&Container> = containers.filter(|container| container.name == "cilium-agent").collect();
+        let resolvers = view.spec.template.iter().flat_map(|template| &template.spec.init_containers);
+        let resolvers = resolvers.filter(|container| container.name == "config");
+        self.observed.cilium.resolver_arguments = resolvers.flat_map(arguments).collect();
         self.observed.cilium.agent_arguments = agent.iter().flat_map(|container| arguments(container)).collect();
         self.daemon_sets.push(view.metadata.namespace.as_deref().unwrap_or_default().to_owned());
         self.versions.extend(agent.iter().filter_map(|c| version_of_image(&c.image)).map(|v| (Evidence::ImageTag, v)));
@@ -296,6 +300,11 @@ impl Reader {
         let containers = view.spec.template.iter().flat_map(|template| &template.spec.containers);
         for container in containers.filter(|container| container.name == "cilium-operator") {
             let cilium = &mut self.observed.cilium;
+            cilium.operator_state = match (&cilium.operator_arguments, view.is_settled()) {
+                (Some(_), _) => OperatorState::Several,
+                (None, true) => OperatorState::Settled,
+                (None, false) => OperatorState::Changing,
+            };
             cilium.operator_replicas = view.spec.replicas;
             cilium.operator_version = version_of_image(&container.image).or(cilium.operator_version);
             cilium.operator_arguments.get_or_insert_default().extend(arguments(container));

@@ -41,7 +41,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
 
 pub(super) fn attention(ignore: Option<&str>) -> OperatorAttention {
     match ignore {
-        Some("true") => OperatorAttention::Ignored,
+        Some(text) if text.eq_ignore_ascii_case("true") => OperatorAttention::Ignored,
         _ => OperatorAttention::Served,
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::view::{Container, nullable};
+use super::view::{Container, OwnerReference, nullable};
 use super::{AnnotationReads, Node, Observed};
 use crate::lbipam::WrittenSelector;
 use crate::model::{CiliumVersion, Labels, NodeName, OWNER_LABEL, ObjectVersion, Selector};
@@ -21,6 +21,8 @@ pub struct NodeConfig {
     pub version: ObjectVersion,
     /// Labels of the object.
     pub labels: Labels,
+    /// UID of the Node that owns it, if one does.
+    pub owner: Option<String>,
     /// The nodes that it is for; absent selects none, empty every one.
     pub nodes: Selector,
     /// Settings.
@@ -119,6 +121,8 @@ struct NodeConfigMetadata {
     resource_version: String,
     #[serde(default, deserialize_with = "nullable")]
     labels: Labels,
+    #[serde(default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerReference>,
     #[serde(default)]
     namespace: String,
 }
@@ -160,9 +164,10 @@ impl From<NodeConfigView> for (String, NodeConfig) {
         let NodeConfigView { metadata, spec } = view;
         let read = |written: &WrittenSelector| written.selector().unwrap_or_else(|_| Selector::nothing());
         let nodes = spec.node_selector.as_ref().map_or_else(Selector::nothing, read);
-        let NodeConfigMetadata { name, uid, resource_version, labels, namespace } = metadata;
+        let NodeConfigMetadata { name, uid, resource_version, labels, owner_references, namespace } = metadata;
+        let owner = super::view::owning_node(&owner_references);
         let version = ObjectVersion { uid, resource_version };
-        (namespace, NodeConfig { name, version, labels, nodes, defaults: spec.defaults })
+        (namespace, NodeConfig { name, version, labels, owner, nodes, defaults: spec.defaults })
     }
 }
 
@@ -180,7 +185,7 @@ impl From<AgentView> for Agent {
 /// `--key=value` or `--key value` of a container's command line; `--key` alone means true.
 pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
     let mut words = container.command.iter().chain(&container.args).peekable();
-    let mut arguments = BTreeMap::new();
+    let mut arguments: BTreeMap<String, String> = BTreeMap::new();
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix("--") else { continue };
         let (key, value) = match flag.split_once('=') {
@@ -189,7 +194,13 @@ pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
                 (flag, words.next_if(|next| !next.starts_with('-')).map_or_else(|| "true".to_owned(), Clone::clone))
             }
         };
-        arguments.insert(key.to_owned(), value);
+        // Lists of CIDRs grow with each flag; of others the last one counts.
+        match arguments.get_mut(key).filter(|_| key.ends_with("-cidr") || key == "source") {
+            Some(list) => *list = format!("{list},{value}"),
+            None => {
+                arguments.insert(key.to_owned(), value);
+            }
+        }
     }
     arguments
 }
@@ -231,9 +242,23 @@ impl Observed {
             of_nodes || self.common_setting(key).is_some_and(|setting| setting.value != "auto")
         };
         let families = Family::BOTH.into_iter().filter(move |family| is_set(*family));
-        families.flat_map(move |family| {
+        let winning = families.flat_map(move |family| {
             self.nodes.values().filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
-        })
+        });
+        // One that another setting outweighs now may win again.
+        let written = self.node_configs.iter().filter(|config| config.ranges().next().is_some());
+        let written = written.flat_map(|config| {
+            let nodes = self.nodes.values().filter(|node| config.nodes.matches(&node.labels));
+            nodes.flat_map(|node| config.ranges().map(move |block| (&node.name, block)))
+        });
+        winning.chain(written)
+    }
+
+    /// Blocks of settings that select no node that is there: one that joins may take them.
+    pub fn ranges_of_nobody(&self) -> impl Iterator<Item = Block> + '_ {
+        let configs = self.node_configs.iter().filter(|config| config.ranges().next().is_some());
+        let of_nobody = configs.filter(|config| !self.nodes.values().any(|node| config.nodes.matches(&node.labels)));
+        of_nobody.flat_map(NodeConfig::ranges)
     }
 
     /// The version in which `CiliumNodeConfig`s are written, if they can be.

@@ -114,19 +114,34 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["data", "ipv6-range"],
             &["data", super::DEFAULT_POOL_SETTING],
         ],
-        ObservedKind::CiliumOperator => {
-            &[&["metadata", "labels"], &["spec", "replicas"], &["spec", "template", "spec", "containers"]]
-        }
+        ObservedKind::CiliumOperator => &[
+            &["metadata", "labels"],
+            &["metadata", "generation"],
+            &["spec", "replicas"],
+            &["spec", "template", "spec", "containers"],
+            &["status", "observedGeneration"],
+            &["status", "replicas"],
+            &["status", "updatedReplicas"],
+        ],
         ObservedKind::CiliumAgentPod => {
             &[&["metadata", "labels"], &["spec", "nodeName"], &["spec", "containers"], &["status", "startTime"]]
         }
-        ObservedKind::CiliumNodeConfig => &[&["metadata", "labels"], &["spec", "nodeSelector"], &["spec", "defaults"]],
+        ObservedKind::CiliumNodeConfig => &[
+            &["metadata", "labels"],
+            &["metadata", "ownerReferences"],
+            &["spec", "nodeSelector"],
+            &["spec", "defaults"],
+        ],
         ObservedKind::BgpPeeringPolicy => &[&["spec", "nodeSelector"], &["spec", "virtualRouters"]],
         ObservedKind::BgpClusterConfig => &[&["spec", "nodeSelector"], &["spec", "bgpInstances"]],
         ObservedKind::BgpPeerConfig => &[&["spec", "families"]],
         ObservedKind::BgpAdvertisement => &[&["metadata", "labels"], &["spec", "advertisements"]],
         ObservedKind::L2AnnouncementPolicy => &[&["spec", "serviceSelector"], &["spec", "loadBalancerIPs"]],
-        ObservedKind::CiliumDaemonSet => &[&["metadata", "labels"], &["spec", "template", "spec", "containers"]],
+        ObservedKind::CiliumDaemonSet => &[
+            &["metadata", "labels"],
+            &["spec", "template", "spec", "containers"],
+            &["spec", "template", "spec", "initContainers"],
+        ],
         ObservedKind::CiliumNodeDefinition => &[&["metadata", "labels"]],
         ObservedKind::ControllerManagerPod => &[&["metadata", "labels"], &["spec", "containers"]],
     };
@@ -143,7 +158,7 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
         if child.as_object().is_some_and(|object| !object.is_empty()) {
             to[*key] = child;
         }
-    } else if *key == "containers" {
+    } else if matches!(*key, "containers" | "initContainers") {
         to[*key] = value.as_array().into_iter().flatten().map(slim_container).collect();
     } else {
         to[*key] = value.clone();
@@ -151,7 +166,10 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
 }
 
 /// The arguments that are read.
-const ARGUMENTS: [&str; 21] = [
+const ARGUMENTS: [&str; 24] = [
+    "--allow-config-keys",
+    "--deny-config-keys",
+    "--source",
     "--ipam-default-ip-pool",
     "--allocate-node-cidrs",
     "--cluster-cidr",

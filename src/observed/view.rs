@@ -167,6 +167,8 @@ pub(super) struct CiliumNodeMetadata<'a> {
 pub(super) struct OwnerReference {
     #[serde(default)]
     pub kind: String,
+    #[serde(default)]
+    pub uid: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -199,6 +201,8 @@ pub(super) struct OperatorStatus {
 pub(super) struct NamedMetadata<'a> {
     #[serde(borrow)]
     pub name: Cow<'a, str>,
+    #[serde(default)]
+    pub generation: Option<u64>,
     #[serde(borrow, default)]
     pub namespace: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -290,6 +294,31 @@ pub(super) struct WorkloadView<'a> {
     pub metadata: NamedMetadata<'a>,
     #[serde(default, deserialize_with = "nullable")]
     pub spec: WorkloadSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    pub status: WorkloadStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkloadStatus {
+    #[serde(default)]
+    pub observed_generation: Option<u64>,
+    #[serde(default)]
+    pub replicas: Option<u32>,
+    #[serde(default)]
+    pub updated_replicas: Option<u32>,
+}
+
+impl WorkloadView<'_> {
+    /// Whether all that is wanted runs, and nothing else. Without a status nothing has run yet.
+    pub(super) fn is_settled(&self) -> bool {
+        let WorkloadStatus { observed_generation, replicas, updated_replicas } = self.status;
+        let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
+        let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);
+        is_seen
+            && running == updated
+            && (replicas.is_none() || self.spec.replicas.is_none_or(|wanted| wanted >= running))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -309,9 +338,12 @@ pub(super) struct PodTemplate {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct PodSpec {
     #[serde(default, deserialize_with = "nullable")]
     pub containers: Vec<Container>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub init_containers: Vec<Container>,
 }
 
 #[derive(Deserialize)]
@@ -330,4 +362,9 @@ pub(super) struct Container {
 pub(super) struct DefinitionView<'a> {
     #[serde(borrow)]
     pub metadata: NamedMetadata<'a>,
+}
+
+/// The UID of the Node that owns an object.
+pub(super) fn owning_node(owners: &[OwnerReference]) -> Option<String> {
+    owners.iter().find(|owner| owner.kind == "Node").map(|owner| owner.uid.clone())
 }

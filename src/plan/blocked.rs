@@ -26,8 +26,6 @@ pub enum BlockedReason {
     LoadBalancing(Box<LbObstacle>),
     /// No `cilium-config` was seen.
     NoCilium,
-    /// An IPAM mode whose write paths are not built yet.
-    ModeNotServed(IpamMode),
     /// An IPAM mode in which somebody else allocates, by design.
     ModeOfAnotherAllocator(IpamMode),
     /// An IPAM mode that is unknown here.
@@ -42,6 +40,8 @@ pub enum BlockedReason {
     OperatorRefuses(Box<OperatorRefusal>),
     /// Cilium's operator hands out blocks of another size, this prefix length.
     OperatorBlockSize(Block, u8),
+    /// The object belongs to a Node of that name that is gone, and is collected soon.
+    StaleOwner(WritePath),
     /// The operator skips the node, and would give the block to another one.
     InsideOperatorRanges(Block),
     /// The annotation path, with the gate closed.
@@ -101,6 +101,14 @@ pub enum BlockedReason {
     PodPoolSize(BlockSize),
     /// A node has a block that would not be in it any more.
     PodPoolInUse(Block, NodeName),
+    /// Its CIDRs may only be added to while this operator runs.
+    PodPoolRecut,
+    /// A `CiliumNodeConfig` of somebody else makes it the default of nodes.
+    PodPoolChosen(String),
+    /// An IPv6 CIDR has more than so many bits above its blocks.
+    PodPoolTooWide(u8),
+    /// What it would choose waits itself.
+    ChosenPoolBlocked(PoolName),
     /// The label of the object names another owner.
     ManagedByAnother(String),
     /// Another pool is as good for a node.
@@ -128,9 +136,6 @@ impl fmt::Display for BlockedReason {
             BlockedReason::NoCilium => {
                 write!(f, "no cilium-config was seen, so it is not known where Cilium would read a block")
             }
-            BlockedReason::ModeNotServed(mode) => {
-                write!(f, "Cilium runs with ipam `{mode}`, whose write path is not served yet")
-            }
             BlockedReason::ModeOfAnotherAllocator(mode) => {
                 write!(f, "Cilium runs with ipam `{mode}`, in which another allocator decides")
             }
@@ -144,7 +149,10 @@ impl fmt::Display for BlockedReason {
                 write!(f, "Cilium's operator hands out blocks itself (ipam `cluster-pool`)")
             }
             BlockedReason::OperatorUnseen => {
-                write!(f, "the Deployment of Cilium's operator was not seen, so it may hand out the same block itself")
+                write!(
+                    f,
+                    "what Cilium's operator does cannot be told (its Deployment was not seen, is being changed, or its ranges are not known), so it may hand out the same block itself"
+                )
             }
             BlockedReason::OperatorRefuses(refusal) => {
                 write!(f, "Cilium's operator would refuse it: {refusal}")?;
@@ -152,6 +160,10 @@ impl fmt::Display for BlockedReason {
             }
             BlockedReason::OperatorBlockSize(block, mask) => {
                 write!(f, "{block} is not of the size that Cilium's operator keeps account of, which is /{mask}")
+            }
+            BlockedReason::StaleOwner(path) => {
+                let kind = if *path == WritePath::CiliumNode { "CiliumNode" } else { "CiliumNodeConfig" };
+                write!(f, "its {kind} belongs to an earlier Node of that name and is about to be collected")
             }
             BlockedReason::InsideOperatorRanges(block) => {
                 write!(
@@ -232,13 +244,28 @@ impl fmt::Display for BlockedReason {
             BlockedReason::PodPoolEmpty => write!(f, "nothing is left of its ranges for the families that are in use"),
             BlockedReason::PodPoolOverlaps(other) => {
                 let (block, pool) = &**other;
-                write!(f, "CiliumPodIPPool {}, which is in no file, hands out {block} too", pool.escape_debug())
+                write!(f, "CiliumPodIPPool {} has or gave {block} too", pool.escape_debug())
             }
             BlockedReason::PodPoolSize(size) => {
                 write!(f, "its blocks have the size {size}, and maskSize of a CiliumPodIPPool cannot be changed")
             }
             BlockedReason::PodPoolInUse(block, node) => {
                 write!(f, "node {node} has {block} of it, and would keep it while the operator complains")
+            }
+            BlockedReason::PodPoolRecut => {
+                write!(
+                    f,
+                    "other CIDRs than further ones would make this operator (before 1.19, or of unknown version) forget what it gave of them"
+                )
+            }
+            BlockedReason::PodPoolChosen(config) => {
+                write!(f, "CiliumNodeConfig {} makes it the default of nodes, and is not ours", config.escape_debug())
+            }
+            BlockedReason::PodPoolTooWide(bits) => {
+                write!(f, "Cilium takes no IPv6 CIDR that has more than 2^{bits} blocks")
+            }
+            BlockedReason::ChosenPoolBlocked(pool) => {
+                write!(f, "pool {pool} has to wait, and is not chosen before it is there")
             }
             BlockedReason::ManagedByAnother(owner) => {
                 write!(f, "its label app.kubernetes.io/managed-by says that `{}` manages it", owner.escape_debug())
@@ -258,9 +285,15 @@ impl fmt::Display for BlockedReason {
                 write!(f, "no CiliumNodeConfig can select it alone: {}", why.escape_debug())
             }
             BlockedReason::NodeConfigOfAnother(name) => {
-                write!(f, "CiliumNodeConfig {} is there already, and somebody else's", name.escape_debug())
+                write!(
+                    f,
+                    "CiliumNodeConfig {} is there already, and somebody else's, or selects other nodes",
+                    name.escape_debug()
+                )
             }
-            BlockedReason::SettingOfAnother(setting) => write!(f, "its {setting}, which wins over ours"),
+            BlockedReason::SettingOfAnother(setting) => {
+                write!(f, "a CiliumNodeConfig of ours would have no effect: {setting}")
+            }
             BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
         }
     }
@@ -278,13 +311,13 @@ impl BlockedReason {
         match self {
             BlockedReason::LoadBalancing(obstacle) => obstacle.unblock(),
             BlockedReason::NoCilium => "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file".into(),
-            BlockedReason::ModeNotServed(_) => "nodes of this mode keep what the Cilium operator gives them; only ipam `kubernetes` is served".into(),
             BlockedReason::ModeOfAnotherAllocator(_) | BlockedReason::ModeUnknown(_) => "nothing here: this mode does not take blocks from a Node".into(),
             BlockedReason::PathNotRead(..) => "use `writePath: auto`".into(),
             BlockedReason::OperatorGives | BlockedReason::OperatorUnseen => "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero meanwhile, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or, at the risk that it gives the same block away at the same moment, ask for `writePath: cilium-node` before the node's agent starts".into(),
             BlockedReason::OperatorRefuses(refusal) if refusal.holder().is_some() => "pin a block that is free".into(),
             BlockedReason::OperatorRefuses(_) => "add the pool's `cidrs` to the operator's ranges (cluster-pool-ipv4-cidr, cluster-pool-ipv6-cidr) and restart it, or run it with --ipam=kubernetes".into(),
             BlockedReason::OperatorBlockSize(_, mask) => format!("set the pool's blockSize to {mask}, or run the operator with --ipam=kubernetes"),
+            BlockedReason::StaleOwner(_) => "wait until it is collected or its agent makes it its own, and plan again".into(),
             BlockedReason::InsideOperatorRanges(_) => "give the pool addresses outside of the operator's ranges, or take the annotation `ipam.cilium.io/ignore` away".into(),
             BlockedReason::AnnotationNotRead => "set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or use `writePath: auto`".into(),
             BlockedReason::VersionUnknown => "set `annotate-k8s-node: \"true\"` in cilium-config, or use `writePath: auto`".into(),
@@ -316,6 +349,10 @@ impl BlockedReason {
             BlockedReason::PodPoolOverlaps(other) => format!("take the CIDR out of one of them; `kubectl get ciliumpodippool {} -o yaml`", other.1.escape_debug()),
             BlockedReason::PodPoolSize(size) => format!("keep blockSize {size}, or make another pool for it"),
             BlockedReason::PodPoolInUse(_, node) => format!("drain node {node}, delete its CiliumNode and restart its agent, or leave the CIDR in the pool"),
+            BlockedReason::PodPoolRecut => "append CIDRs only; or stop the operator, drain the pool's nodes and delete their CiliumNodes before, as Cilium's guide for multi-pool has it".into(),
+            BlockedReason::PodPoolChosen(_) => "take that one away first".into(),
+            BlockedReason::PodPoolTooWide(_) => "write narrower `cidrs`, or a smaller prefix length as blockSize".into(),
+            BlockedReason::ChosenPoolBlocked(_) => "see there".into(),
             BlockedReason::ManagedByAnother(_) => "take it away there, or remove the label".into(),
             BlockedReason::PoolsTied(..) => "give one of them a higher `priority`".into(),
             BlockedReason::DefaultPoolNotRead => "upgrade Cilium, or make its version visible (see `doctor`)".into(),

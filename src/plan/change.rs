@@ -192,7 +192,7 @@ pub struct NodeConfigEdit {
 /// The `CiliumNodeConfig` that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeConfigObject {
-    /// There is none: it is created, owned by its Node.
+    /// There is none: it is created without settings, owned by its Node, and then filled in the version that it got.
     New {
         /// The value of the label that selects the node.
         hostname: String,
@@ -204,8 +204,10 @@ pub enum NodeConfigObject {
 /// The CiliumNode that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CiliumNodeObject {
-    /// There is none: it is created, owned by its Node.
+    /// There is none: it is created empty, owned by its Node, and then filled in the version that it got.
     New(OperatorAttention),
+    /// There is none, and an empty one would be filled by Cilium's operator: it is created with its blocks.
+    Filled,
     /// It was seen, in this version.
     Seen(ObjectVersion),
 }
@@ -294,12 +296,26 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
+    /// The same change, when the object that it writes was created without blocks and got this version: from then on its write is guarded by
+    /// it, and its claim ends with it.
+    pub fn prepared(&self, version: ObjectVersion) -> NodeChange {
+        let mut change = self.clone();
+        match &mut change.edit {
+            Edit::CiliumNode { object, .. } => *object = CiliumNodeObject::Seen(version),
+            Edit::NodeConfig(config) => config.object = NodeConfigObject::Seen(version),
+            Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => {}
+        }
+        change
+    }
+
     /// What keeps the write from landing late, as its claim names it: UID and guard of the object that is written.
     pub fn claim_guard(&self) -> (&str, ClaimGuard) {
         let version = |version: &ObjectVersion| ClaimGuard::Version(version.resource_version.clone());
         match &self.edit {
             Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => (&self.guard.uid, version(&self.guard)),
-            Edit::CiliumNode { object: CiliumNodeObject::New(_), .. } => (&self.guard.uid, ClaimGuard::Creation),
+            Edit::CiliumNode { object: CiliumNodeObject::New(_) | CiliumNodeObject::Filled, .. } => {
+                (&self.guard.uid, ClaimGuard::Creation)
+            }
             Edit::CiliumNode { object: CiliumNodeObject::Seen(seen), .. } => (&seen.uid, version(seen)),
             Edit::NodeConfig(config) => match &config.object {
                 NodeConfigObject::New { .. } => (&self.guard.uid, ClaimGuard::Creation),

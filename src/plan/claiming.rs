@@ -23,7 +23,11 @@ pub fn claim_changes(
         let blocks = change.edit.blocks();
         for block in &blocks {
             let (uid, guard) = change.claim_guard();
-            claims.in_flight.insert(*block, Claim { node: change.node.clone(), uid: uid.to_owned(), guard });
+            let is_creation = |claim: &Claim| claim.guard == ClaimGuard::Creation && claim.uid == change.guard.uid;
+            // That creation may land still.
+            if !claims.in_flight.get(block).is_some_and(is_creation) {
+                claims.in_flight.insert(*block, Claim { node: change.node.clone(), uid: uid.to_owned(), guard });
+            }
         }
         for block in freed(change, &blocks) {
             claims.rest(block, &change.node, now, rest);
@@ -47,6 +51,12 @@ fn conflicts(claims: &Claims, changes: &[Change]) -> BTreeMap<usize, Conflict> {
         for block in change.edit.blocks() {
             wanted.push((block.range(), index));
             let holder = held.overlapping(&block.range()).map(|(_, node)| *node).find(|node| **node != change.node);
+            // Of its own, one that is about to be written elsewhere: it ends when that object changes.
+            let is_elsewhere = |claim: &&Claim| {
+                let (uid, _) = change.claim_guard();
+                claim.guard != ClaimGuard::Creation && claim.uid != uid
+            };
+            let holder = holder.or_else(|| claims.in_flight.get(&block).filter(is_elsewhere).map(|claim| &claim.node));
             if let Some(holder) = holder {
                 conflicts.insert(index, Conflict { block, holder: holder.clone() });
             }

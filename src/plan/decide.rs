@@ -52,7 +52,8 @@ pub(super) fn supply(desired: &Desired) -> Supply {
 pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let used = observed.used_by_others().map(|(range, _)| range);
     let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));
-    let unattributed = observed.unattributed.iter().map(|block| block.range());
+    let of_nobody = observed.ranges_of_nobody().map(Block::range);
+    let unattributed = observed.unattributed.iter().map(|block| block.range()).chain(of_nobody);
     let excluded = desired.policy.excluded.iter().copied();
     merge(used.chain(wanted).chain(unattributed).chain(excluded))
 }

@@ -1,7 +1,7 @@
 //! From the parts of a plan to the words and JSON of its document.
 
 use super::blocked::Blocked;
-use super::change::{Action, Change, Drift, Edit, Hazard, NodeChange, Reason};
+use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, Hazard, NodeChange, Reason};
 use super::document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FindingDocument, GuardDocument, OriginDocument,
     RefusalDocument,
@@ -65,6 +65,9 @@ impl From<&Edit> for EditDocument {
     fn from(edit: &Edit) -> EditDocument {
         match edit {
             Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
+            Edit::CiliumNode { pod_cidrs, object: CiliumNodeObject::Filled } => {
+                EditDocument::CiliumNodeBesideOperator(texts(pod_cidrs))
+            }
             Edit::CiliumNode { pod_cidrs, object: _ } => EditDocument::CiliumNode(texts(pod_cidrs)),
             Edit::NodeConfig(config) => {
                 let setting = |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
@@ -102,7 +105,7 @@ fn reason_text(change: &NodeChange) -> String {
         }
         Reason::MovedByPin { from } => {
             let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
-            format!("pinned{place}, and moves away from {from}: drain the node; spec.podCIDRs keeps {from} for good")
+            format!("pinned{place}, and moves away from {from}: drain the node; its Node keeps the old block for good")
         }
         Reason::PinnedInPart => {
             let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();

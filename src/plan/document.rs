@@ -156,6 +156,9 @@ pub enum EditDocument {
     /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it; `null` where there is none.
     #[serde(rename = "spec")]
     PodPool(Option<serde_json::Value>),
+    /// All blocks of a CiliumNode that is made while Cilium's operator hands out blocks itself.
+    #[serde(rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator")]
+    CiliumNodeBesideOperator(Vec<String>),
     /// Settings of the node's `CiliumNodeConfig` by key.
     #[serde(rename = "CiliumNodeConfig.spec.defaults")]
     NodeConfig(BTreeMap<String, String>),
@@ -388,7 +391,7 @@ impl ChangeDocument {
         // A pool that was made again just so is as good.
         let uid = if matches!(edit, EditDocument::AddressPool(_)) { "" } else { &guard.uid };
         // What it does to Services is compared Service by Service.
-        let hazard = if kind == "Node" { hazard } else { "" };
+        let hazard = if matches!(edit, EditDocument::AddressPool(_)) || kind == "Service" { "" } else { hazard };
         format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid))
     }
 }

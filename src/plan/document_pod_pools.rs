@@ -48,7 +48,7 @@ impl PodPoolSummary {
 
 impl From<&PodPoolChange> for ChangeDocument {
     fn from(change: &PodPoolChange) -> ChangeDocument {
-        let PodPoolChange { action, object, pool, before, after, hazard, guard, origin } = change;
+        let PodPoolChange { action, object, pool, before, after, hazard, disturbed: _, guard, origin } = change;
         let texts = |spec: &Option<PodPoolSpec>| spec.as_ref().map(PodPoolSpec::texts).unwrap_or_default();
         let target = object.target();
         ChangeDocument {

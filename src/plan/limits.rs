@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Action, Change, Hazard, NodeChange, node_changes};
 use super::lb::{self, Effects};
+use super::pod_pools::PodPoolObject;
 use crate::desired::{Desired, Policy};
 use crate::model::{LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
 use crate::observed::{Observed, Protection};
@@ -32,9 +33,10 @@ impl Refusal {
 pub fn refusals(changes: &[Change], effects: &Effects, desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     let nodes: Vec<&NodeChange> = node_changes(changes).collect();
     let mut refusals: Vec<Refusal> =
-        exceeded(&nodes, &desired.policy, observed).into_iter().map(Exceeded::into_refusal).collect();
-    refusals.extend(protected_nodes(&nodes, desired, observed));
+        exceeded(changes, &desired.policy, observed).into_iter().map(Exceeded::into_refusal).collect();
+    refusals.extend(protected_nodes(changes, desired, observed));
     refusals.extend(protected_pools(&nodes, desired, observed));
+    refusals.extend(last_pod_pools(changes, observed));
     refusals.extend(blindness(changes, observed));
     refusals.extend(lb::refusals(changes, effects, desired, observed));
     refusals.sort();
@@ -43,10 +45,7 @@ pub fn refusals(changes: &[Change], effects: &Effects, desired: &Desired, observ
 
 /// The limits that these changes exceed.
 pub fn exceeded_limits(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<LimitName> {
-    exceeded(&node_changes(changes).collect::<Vec<_>>(), policy, observed)
-        .into_iter()
-        .map(|exceeded| exceeded.name)
-        .collect()
+    exceeded(changes, policy, observed).into_iter().map(|exceeded| exceeded.name).collect()
 }
 
 struct Exceeded {
@@ -86,11 +85,23 @@ fn limited(change: &NodeChange) -> Option<Limited> {
     }
 }
 
-fn exceeded(changes: &[&NodeChange], policy: &Policy, observed: &Observed) -> Vec<Exceeded> {
+/// Nodes whose agents take addresses of another pool when they start again.
+fn disturbed(changes: &[Change]) -> impl Iterator<Item = &NodeName> {
+    changes
+        .iter()
+        .flat_map(|change| match change {
+            Change::PodPool(change) => Some(&change.disturbed),
+            Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => None,
+        })
+        .flatten()
+}
+
+fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exceeded> {
     let mut found = Vec::new();
     for (&name, &value) in &policy.limits {
-        let concerned = changes.iter().filter(|change| limited(change) == Some(name.limited));
-        let nodes: BTreeSet<&NodeName> = concerned.map(|change| &change.node).collect();
+        let concerned = node_changes(changes).filter(|change| limited(change) == Some(name.limited));
+        let disturbed = disturbed(changes).filter(|_| name.limited == Limited::Disruptive);
+        let nodes: BTreeSet<&NodeName> = concerned.map(|change| &change.node).chain(disturbed).collect();
         match name.measure {
             Measure::Count | Measure::Percent => {
                 let (changed, all) = (nodes.len(), observed.nodes.len());
@@ -135,22 +146,25 @@ fn harms(change: &NodeChange) -> bool {
     change.hazard != Hazard::None || change.action == Action::Release
 }
 
-fn protected_nodes(changes: &[&NodeChange], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     let by_itself =
         |node: &NodeName| observed.nodes.get(node).is_some_and(|node| node.protection == Protection::Protected);
     let by_policy = |node: &NodeName| desired.policy.protected.nodes.contains(node);
-    let refusal = |change: &&NodeChange| {
-        let by = if by_policy(&change.node) { "" } else { " by its annotation cilium-ipam.io/protected" };
-        let what = if change.action == Action::Release { "lose its block" } else { "need a restart of its agent" };
+    let refusal = |(node, what): (&NodeName, &str)| {
+        let by = if by_policy(node) { "" } else { " by its annotation cilium-ipam.io/protected" };
         Refusal {
             rule: Rule("protected-node"),
-            message: format!("node `{}` would {what}, and is protected{by}", change.node),
+            message: format!("node `{node}` would {what}, and is protected{by}"),
             help: "take the protection away first, in a change of its own".to_owned(),
             waiver: None,
         }
     };
-    let concerned = changes.iter().filter(|change| harms(change));
-    concerned.filter(|change| by_policy(&change.node) || by_itself(&change.node)).map(refusal).collect()
+    let concerned = node_changes(changes).filter(|change| harms(change)).map(|change| {
+        let what = if change.action == Action::Release { "lose its block" } else { "need a restart of its agent" };
+        (&change.node, what)
+    });
+    let disturbed = disturbed(changes).map(|node| (node, "take addresses of another pool"));
+    concerned.chain(disturbed).filter(|(node, _)| by_policy(node) || by_itself(node)).map(refusal).collect()
 }
 
 fn protected_pools(changes: &[&NodeChange], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
@@ -202,6 +216,24 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
             ),
         },
         help: "allow `list` on it; nothing is taken away in a cluster that is half seen".to_owned(),
+        waiver: None,
+    })
+}
+
+/// A directory that has none of our pools any more is more often the wrong one than a wish.
+fn last_pod_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
+    let is_deleted = |change: &&Change| match change {
+        Change::PodPool(change) => change.after.is_none() && matches!(change.object, PodPoolObject::Pool(_)),
+        Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => false,
+    };
+    let count = changes.iter().filter(is_deleted).count();
+    let is_left = observed.pod_pools.values().filter(|pool| pool.is_ours()).count() > count;
+    (count > 0 && !is_left).then(|| Refusal {
+        rule: Rule("last-pod-pools"),
+        message: format!(
+            "the files have none of the CiliumPodIPPools that are ours, and all would be deleted ({count})"
+        ),
+        help: "check that it is the right directory, there is one for each cluster; or delete them by hand".to_owned(),
         waiver: None,
     })
 }

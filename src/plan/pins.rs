@@ -66,6 +66,9 @@ pub(super) fn outcome(
     for block in pin.blocks.iter().copied() {
         match held.get(block.family()) {
             Some(holding) if holding.block == block => continue,
+            _ if observed.cilium.use_of(block.family()) == FamilyUse::Off => {
+                return PinOutcome::Blocked(BlockedReason::PinFamilyOff(block.family()));
+            }
             Some(holding) if moving == Moving::BySetting && holding.reading == Reading::Read => {
                 if let Some(reason) = obstacle(pin, block, desired, observed, others) {
                     return PinOutcome::Blocked(reason);
@@ -77,9 +80,6 @@ pub(super) fn outcome(
                 return PinOutcome::Blocked(BlockedReason::PinWouldMove { pinned: block, held: holding.block });
             }
             None => {}
-        }
-        if observed.cilium.use_of(block.family()) == FamilyUse::Off {
-            return PinOutcome::Blocked(BlockedReason::PinFamilyOff(block.family()));
         }
         if let Some(reason) = obstacle(pin, block, desired, observed, others) {
             return PinOutcome::Blocked(reason);

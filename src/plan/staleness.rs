@@ -121,7 +121,7 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             let shown: Vec<String> = node.spec.iter().map(ToString::to_string).collect();
             blocks.iter().all(|block| shown.contains(block))
         }
-        EditDocument::CiliumNode(blocks) => {
+        EditDocument::CiliumNode(blocks) | EditDocument::CiliumNodeBesideOperator(blocks) => {
             let shown = observed.cilium_nodes.get(&node.name).map(|cilium_node| &cilium_node.pod_cidrs);
             let shows =
                 |block: &String| shown.is_some_and(|shown| shown.iter().any(|there| there.to_string() == *block));

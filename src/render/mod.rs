@@ -24,7 +24,7 @@ pub use table::table;
 pub use text::{Paint, count, harmless_json, printable};
 
 /// Why some of its changes cannot be taken back.
-fn why_irreversible(plan: &PlanDocument) -> &'static str {
+pub fn why_irreversible(plan: &PlanDocument) -> &'static str {
     let irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
     let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);
     match (all("node-spec"), all("pod-ip-pool")) {

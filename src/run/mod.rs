@@ -2,6 +2,7 @@
 
 mod ledger;
 mod lock;
+mod prepare;
 mod settle;
 
 use std::collections::BTreeSet;

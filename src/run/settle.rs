@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use futures_util::future::join;
 
 use super::ledger::Ledger;
+use super::prepare::{Prepared, prepare};
 use super::{Job, observe_and_plan};
 use crate::apply::{Event, HeldBack, Outcome, Stop, apply};
 use crate::cluster::{Cluster, ClusterError, WriteError};
@@ -141,16 +142,24 @@ struct Claimed {
     writable: Vec<(usize, Change)>,
     /// Those that may not, and why.
     beaten: Vec<(usize, String)>,
+    /// Those that the server refuses, and why.
+    refused: Vec<(usize, String)>,
 }
 
-async fn claim<C: Cluster>(ledger: &mut Ledger<'_, C>, batch: &[(usize, Change)]) -> Result<Claimed, WriteError> {
-    let changes: Vec<Change> = batch.iter().map(|(_, change)| change.clone()).collect();
+async fn claim<C: Cluster>(
+    cluster: &C,
+    ledger: &mut Ledger<'_, C>,
+    batch: &[(usize, Change)],
+    parallelism: NonZeroUsize,
+) -> Result<Claimed, WriteError> {
+    let Prepared { ready, beaten, refused } = prepare(cluster, batch, parallelism).await;
+    let changes: Vec<Change> = ready.iter().map(|(_, change)| change.clone()).collect();
     let conflicts = ledger.claim(&changes).await?;
-    let mut claimed = Claimed { writable: Vec::new(), beaten: Vec::new() };
-    for (index, (place, change)) in batch.iter().enumerate() {
+    let mut claimed = Claimed { writable: Vec::new(), beaten, refused };
+    for (index, (place, change)) in ready.into_iter().enumerate() {
         match conflicts.get(&index) {
-            Some(conflict) => claimed.beaten.push((*place, conflict.to_string())),
-            None => claimed.writable.push((*place, change.clone())),
+            Some(conflict) => claimed.beaten.push((place, conflict.to_string())),
+            None => claimed.writable.push((place, change)),
         }
     }
     Ok(claimed)
@@ -176,7 +185,7 @@ async fn round<C: Cluster>(
         let writing = apply(cluster, &changes, sending.parallelism, sending.stop, &mut held_back, sending.on_event);
         let claiming = async {
             match batch {
-                Some(batch) => Some(claim(&mut ledger, batch).await),
+                Some(batch) => Some(claim(cluster, &mut ledger, batch, sending.parallelism).await),
                 None => None,
             }
         };
@@ -187,7 +196,8 @@ async fn round<C: Cluster>(
             applied.outcomes[place] = (change, outcome);
         }
         match outcome {
-            Some(Ok(Claimed { writable, beaten })) => {
+            Some(Ok(Claimed { writable, beaten, refused })) => {
+                refused.into_iter().for_each(|(place, why)| applied.outcomes[place].1 = Outcome::Refused(why));
                 beaten.into_iter().for_each(|(place, why)| applied.supersede(place, &why));
                 claimed = Some(writable.into_iter().unzip());
                 next = batches.next();

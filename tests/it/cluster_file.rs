@@ -47,8 +47,8 @@ fn blocks_with_their_reasons() {
     let bare = [node("n", "a", "")];
     let controller = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kcm","namespace":"kube-system","labels":{"component":"kube-controller-manager"}},"spec":{"containers":[{"name":"kcm","command":["kube-controller-manager","--allocate-node-cidrs=true"]}]}}"#;
     let cases = [
-        (folder("1.19.3", r#""ipam":"cluster-pool""#, &bare, &[pool("a", POOL)]), "operator was not seen"),
-        (folder("1.19.3", "", &bare, &[pool("a", POOL)]), "operator was not seen"),
+        (folder("1.19.3", r#""ipam":"cluster-pool""#, &bare, &[pool("a", POOL)]), "cannot be told"),
+        (folder("1.19.3", "", &bare, &[pool("a", POOL)]), "cannot be told"),
         (folder("1.19.3", r#""ipam":"eni""#, &bare, &[pool("a", POOL)]), "another allocator"),
         (folder("1.19.3", r#""ipam":"novel""#, &bare, &[pool("a", POOL)]), "unknown ipam `novel`"),
         (folder("1.19.3", KUBERNETES, &bare, &with_policy), "annotate-k8s-node is not \"true\""),

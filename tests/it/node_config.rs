@@ -76,7 +76,7 @@ fn what_keeps_a_node_from_moving() {
         (vec![node("n1", "", "10.20.1.0/24")], "10.20.9.0/24", "it has no label kubernetes.io/hostname"),
         (vec![usual.clone(), node("n2", "n1", "10.20.2.0/24")], "10.20.9.0/24", "node n2 has the same label"),
         (vec![usual.clone(), config("cilium-ipam-n1", json!({"nodeSelector": {}}))], "10.20.9.0/24", "somebody else's"),
-        (vec![usual.clone(), config("zz", settings)], "10.20.9.0/24", "is set by CiliumNodeConfig `zz`, which wins"),
+        (vec![usual.clone(), config("zz", settings)], "10.20.9.0/24", "ipv4-range is set by CiliumNodeConfig `zz`"),
         (vec![usual.clone(), node("n2", "n2", "10.20.9.0/24")], "10.20.9.0/24", "is held by node n2"),
         (vec![usual], "10.96.7.0/24", "overlaps addresses that something else uses"),
     ];

@@ -141,9 +141,11 @@ impl World {
                 let spoken = spoken_for.get(number) == Some(&index);
                 spoken && !held_by_any.contains(number) && !pinned.values().any(|pin| pin == *number)
             };
+            // What is being written comes before what rests.
+            let is_pending = |number: &&u8| is_kept(number) && self.claims[*number].1 == ClaimState::Pending;
             let of_pool = |pool: &Vec<u8>| {
                 let free = || pool.iter().find(|number| !taken.contains(number));
-                pool.iter().find(is_kept).or_else(free).copied()
+                pool.iter().find(is_pending).or_else(|| pool.iter().find(is_kept)).or_else(free).copied()
             };
             if let Some(number) = pools.iter().find_map(of_pool) {
                 taken.insert(number);

@@ -89,6 +89,7 @@ impl Names {
                     unreadable: Vec::new(),
                     allocated: Vec::new(),
                     operator_error: None,
+                    owner: None,
                     keeper: None,
                 };
                 observed.cilium_nodes.insert(name.clone(), cilium_node);

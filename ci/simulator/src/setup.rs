@@ -57,6 +57,14 @@ spec: {writePath: node-annotation, quarantine: 5m}
 ---
 ";
 
+const QUARANTINE: &str = "
+apiVersion: cilium-ipam.io/v1alpha1
+kind: Policy
+metadata: {name: p}
+spec: {quarantine: 5m}
+---
+";
+
 fn pin(node: &str, block: &str) -> String {
     format!(
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{podCIDRs: [{block}]}}\n---\n"
@@ -76,11 +84,13 @@ impl Setups {
         let two_pins = [pin("n1", "10.0.0.4/31"), pin("n2", "10.0.0.4/31")];
         let spec = two_pins.iter().map(|pin| Directory::new(&[POOLS, pin])).collect();
         let annotation = two_pins.iter().map(|pin| Directory::new(&[POOLS, ANNOTATION, pin])).collect();
+        let cilium_node = two_pins.iter().map(|pin| Directory::new(&[POOLS, QUARANTINE, pin])).collect();
         let dual_stack = vec![Directory::new(&[DUAL_STACK]), Directory::new(&[DUAL_STACK, &two_pins[0]])];
         Setups(vec![
             Setup { directories: spec, settings: closed.clone() },
             Setup { directories: annotation, settings: open },
             Setup { directories: dual_stack, settings: closed },
+            Setup { directories: cilium_node, settings: json!({"ipam": "cluster-pool"}) },
         ])
     }
 
@@ -114,7 +124,13 @@ impl Setup {
         let metadata = json!({"name": "cilium", "namespace": "kube-system", "labels": {"k8s-app": "cilium"}});
         let container = json!({"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.19.3"});
         let config = json!({"name": "cilium-config", "namespace": "kube-system"});
+        // It leaves the blocks to others.
+        let operator = json!({"name": "cilium-operator", "args": ["--ipam=kubernetes"]});
+        let labels =
+            json!({"name": "cilium-operator", "namespace": "kube-system", "labels": {"io.cilium/app": "operator"}});
         vec![
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": labels,
+                "spec": {"template": {"spec": {"containers": [operator]}}}}),
             json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
                 "spec": {"template": {"spec": {"containers": [container]}}}}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": config, "data": self.settings}),

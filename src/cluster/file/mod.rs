@@ -70,7 +70,7 @@ impl Place {
     fn new(kind: ObservedKind, namespace: &str, name: &str) -> Place {
         let namespace = match kind {
             ObservedKind::Service if namespace.is_empty() => "default",
-            ObservedKind::Service => namespace,
+            ObservedKind::Service | ObservedKind::CiliumNodeConfig => namespace,
             // Of a kind without namespaces it says nothing, and of the others there is one object.
             _ => "",
         };
@@ -79,8 +79,8 @@ impl Place {
 
     /// Of these kinds every object counts by itself, so a second one of the same name would hide the first.
     fn is_unique(&self) -> bool {
-        use ObservedKind::{CiliumNode, Claims, LoadBalancerPool, Node, PodIpPool, Service};
-        matches!(self.kind, Node | CiliumNode | Claims | LoadBalancerPool | PodIpPool | Service)
+        use ObservedKind::{CiliumNode, CiliumNodeConfig, Claims, LoadBalancerPool, Node, PodIpPool, Service};
+        matches!(self.kind, Node | CiliumNode | CiliumNodeConfig | Claims | LoadBalancerPool | PodIpPool | Service)
     }
 }
 

@@ -20,19 +20,22 @@ pub enum Disturbance {
     AgentStart,
     /// The CiliumNode of one that is gone is collected.
     Collection,
+    /// A person deletes its CiliumNode.
+    CiliumNodeDeletion,
     /// A write that was given up lands.
     LateLanding,
 }
 
 impl Disturbance {
     /// All of them.
-    pub const ALL: [Disturbance; 7] = [
+    pub const ALL: [Disturbance; 8] = [
         Disturbance::Heartbeat,
         Disturbance::Deletion,
         Disturbance::Registration,
         Disturbance::Rival,
         Disturbance::AgentStart,
         Disturbance::Collection,
+        Disturbance::CiliumNodeDeletion,
         Disturbance::LateLanding,
     ];
 }
@@ -64,6 +67,7 @@ impl SimWorld {
             Disturbance::Rival => world.rival(key, node),
             Disturbance::AgentStart => world.agent_start(&key.1, &node),
             Disturbance::Collection => world.collect(),
+            Disturbance::CiliumNodeDeletion => world.delete_cilium_node(key.1),
             Disturbance::LateLanding => {}
         }
     }
@@ -73,10 +77,12 @@ impl SimWorld {
         self.lock().create(node);
     }
 
-    /// Every kubelet reports once, as all do every few minutes.
+    /// Every kubelet reports once, as all do every few minutes, and every agent.
     pub fn all_report(&self) {
         let mut world = self.lock();
-        let nodes: Vec<_> = world.objects.keys().filter(|(kind, _)| *kind == ObservedKind::Node).cloned().collect();
+        let of_nodes =
+            |(kind, _): &&(ObservedKind, String)| matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode);
+        let nodes: Vec<_> = world.objects.keys().filter(of_nodes).cloned().collect();
         for key in nodes {
             let node = world.objects[&key].clone();
             world.heartbeat(key, node);
@@ -114,22 +120,30 @@ impl World {
     }
 
     fn collect(&mut self) {
-        let is_orphan = |(kind, name): &&(ObservedKind, String)| {
-            *kind == ObservedKind::CiliumNode && !self.objects.contains_key(&(ObservedKind::Node, name.clone()))
+        let is_orphan = |(key, object): &(&(ObservedKind, String), &Value)| {
+            key.0 == ObservedKind::CiliumNode && !self.is_owned(object)
         };
-        if let Some(orphan) = self.objects.keys().find(is_orphan).cloned() {
+        if let Some(orphan) = self.objects.iter().find(is_orphan).map(|(key, _)| key.clone()) {
             self.remove(&orphan);
+        }
+    }
+
+    /// Only where the agent would not notice: elsewhere it puts back what it has.
+    fn delete_cilium_node(&mut self, name: String) {
+        let key = (ObservedKind::CiliumNode, name);
+        if self.is_cluster_pool() && self.objects.contains_key(&key) {
+            self.remove(&key);
         }
     }
 
     fn agent_start(&mut self, name: &str, node: &Value) {
         let key = (ObservedKind::CiliumNode, name.to_owned());
         let blocks: Vec<String> = blocks(node).iter().map(ToString::to_string).collect();
-        if !blocks.is_empty() && !self.objects.contains_key(&key) {
+        if (!blocks.is_empty() || self.is_cluster_pool()) && !self.objects.contains_key(&key) {
             let owner = json!([{"kind": "Node", "name": name, "uid": node["metadata"]["uid"]}]);
             let metadata = json!({"name": name, "ownerReferences": owner});
             self.create(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata,
-                "spec": {"ipam": {"podCIDRs": blocks}}}));
+                "spec": if blocks.is_empty() { json!({}) } else { json!({"ipam": {"podCIDRs": blocks}}) }}));
         }
     }
 }

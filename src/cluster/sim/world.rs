@@ -152,11 +152,15 @@ impl World {
         }
     }
 
-    pub(super) fn create(&mut self, mut object: Value) {
+    pub(super) fn create(&mut self, object: Value) {
+        self.create_by(object, Writer::Other);
+    }
+
+    fn create_by(&mut self, mut object: Value, writer: Writer) {
         let Some(key) = key_of(&object) else { return };
         let uid = format!("uid-{}", self.version + 1);
         object["metadata"]["uid"] = json!(uid);
-        self.put(key, object, Writer::Other);
+        self.put(key, object, writer);
     }
 
     /// Puts an object at the next resourceVersion.
@@ -164,7 +168,7 @@ impl World {
         self.remember();
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        if key.0 == ObservedKind::Node {
+        if shows_blocks(key.0) {
             let before: Vec<Block> = self.objects.get(&key).map(blocks).unwrap_or_default();
             for block in blocks(&object).into_iter().filter(|block| !before.contains(block)) {
                 self.writers.insert((key.1.clone(), block), (writer, self.version));
@@ -179,7 +183,7 @@ impl World {
         self.version += 1;
         self.note(|| format!("{} {} is deleted", key.0.resource(), key.1));
         self.objects.remove(key);
-        self.writers.retain(|(name, _), _| key.0 != ObservedKind::Node || *name != key.1);
+        self.writers.retain(|(name, _), _| !shows_blocks(key.0) || *name != key.1);
     }
 
     fn remember(&mut self) {
@@ -207,8 +211,16 @@ impl World {
         self.note(|| format!("{} {} reaches the server: {:?}", key.0.resource(), key.1, write.operation));
         match (&write.operation, self.objects.get(&key).cloned()) {
             (Operation::Create(_), Some(_)) => Err(WriteError::Superseded("already exists".to_owned())),
+            (Operation::Create(object), None) if kind == ObservedKind::CiliumNode && !self.is_owned(object) => {
+                // Whose owner is gone is collected.
+                self.note(|| format!("{} {} is collected at once", key.0.resource(), key.1));
+                Ok(Written { version: version_of(object) })
+            }
             (Operation::Create(object), None) => {
-                self.create(object.clone());
+                if kind == ObservedKind::CiliumNode {
+                    blocks(object).into_iter().for_each(|block| self.judge_block(sender, &key.1, block));
+                }
+                self.create_by(object.clone(), Writer::Ours);
                 let created = self.objects.get(&key).map(version_of);
                 created.map_or_else(
                     || Err(WriteError::Refused("no such kind".to_owned())),
@@ -221,7 +233,7 @@ impl World {
             (Operation::Patch(_), None) => Err(WriteError::Superseded("not found".to_owned())),
             (Operation::Patch(patch), Some(before)) => {
                 let after = patched(&before, patch)?;
-                if kind == ObservedKind::Node {
+                if shows_blocks(kind) {
                     self.judge(sender, &key.1, patch, &before, &after);
                 }
                 // As with the real one, a patch that changes nothing does not move the version.
@@ -233,7 +245,21 @@ impl World {
         }
     }
 
-    /// Whether a write of ours to a Node does something that none may ever do.
+    /// Whether the owner of a CiliumNode is there.
+    pub(super) fn is_owned(&self, object: &Value) -> bool {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+        let node = self.objects.get(&(ObservedKind::Node, name));
+        node.is_some_and(|node| node["metadata"]["uid"] == *owner)
+    }
+
+    /// Whether agents read their CiliumNode, and nobody but us gives them blocks.
+    pub(super) fn is_cluster_pool(&self) -> bool {
+        let config = self.objects.get(&(ObservedKind::CiliumConfig, "cilium-config".to_owned()));
+        config.is_some_and(|config| config["data"]["ipam"] == "cluster-pool")
+    }
+
+    /// Whether a write of ours to a Node or CiliumNode does something that none may ever do.
     fn judge(&mut self, sender: &Sender, name: &str, patch: &Value, before: &Value, after: &Value) {
         if patch.pointer("/metadata/uid").is_none() || patch.pointer("/metadata/resourceVersion").is_none() {
             self.violations.push(format!("{name}: an unguarded write"));
@@ -308,9 +334,20 @@ fn texts(object: &Value) -> Vec<String> {
     blocks(object).iter().map(ToString::to_string).collect()
 }
 
-/// A Node without the fields that we may write.
+/// Whether blocks of nodes are in it.
+fn shows_blocks(kind: ObservedKind) -> bool {
+    matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode)
+}
+
+/// A Node or CiliumNode without the fields that we may write.
 fn without_ours(node: &Value) -> Value {
     let mut node = node.clone();
+    if let Some(ipam) = node.pointer_mut("/spec/ipam").and_then(Value::as_object_mut) {
+        ipam.remove("podCIDRs");
+    }
+    if node.pointer("/spec/ipam").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
+        node["spec"].as_object_mut().and_then(|spec| spec.remove("ipam"));
+    }
     if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("podCIDR");
         spec.remove("podCIDRs");

@@ -1,9 +1,11 @@
 //! Changes of `CiliumPodIPPool`s and of the `CiliumNodeConfig`s that choose among them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::lbipam::WrittenSelector;
-use crate::model::{ObjectVersion, Origin, PerFamily, PoolName, Selector};
+use crate::model::{NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector};
 use crate::net::{Block, Family};
 use crate::observed::{DEFAULT_POOL_SETTING, NodeConfigApi, PodRanges};
 use crate::plan::change::{Hazard, Target};
@@ -24,6 +26,8 @@ pub struct PodPoolChange {
     pub after: Option<PodPoolSpec>,
     /// What it means for workloads.
     pub hazard: Hazard,
+    /// Nodes with running agents that take addresses of another pool when they start again.
+    pub disturbed: BTreeSet<NodeName>,
     /// The object that was seen; empty for one that is made.
     pub guard: ObjectVersion,
     /// The pool in the files.

@@ -1,12 +1,12 @@
 //! Which `CiliumNodeConfig`s make a pool the default of its nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{NodeName, ObjectVersion, PoolName};
-use crate::observed::{DEFAULT_POOL_SETTING, NodeConfig, NodeConfigApi, Observed, ObservedKind};
+use crate::observed::{DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource};
 use crate::plan::blocked::BlockedReason;
 use crate::plan::change::{Hazard, Target};
 
@@ -20,7 +20,12 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
     let ties = ties(desired, observed);
     for pool in desired.pools.values().filter(|pool| pool.state == PoolState::Active) {
         let name = name_of(pool);
-        match wanted(pool, &name, &ties, observed) {
+        let is_blocked = plan.blocked.iter().any(|blocked| blocked.target == Target::PodPool(pool.name.to_string()));
+        let wanted = match is_blocked {
+            true => Err(BlockedReason::ChosenPoolBlocked(pool.name.clone())),
+            false => wanted(pool, &name, &ties, desired, observed),
+        };
+        match wanted {
             Ok(Some(change)) => plan.changes.push(change),
             Ok(None) => plan.unchanged.push(Target::NodeConfig(name)),
             Err(reason) => {
@@ -71,11 +76,15 @@ fn wanted(
     pool: &Pool,
     name: &str,
     ties: &BTreeMap<&PoolName, (&PoolName, &NodeName)>,
+    desired: &Desired,
     observed: &Observed,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
     let (api, namespace) = place(observed)?;
     if !observed.cilium.version.is_some_and(|(version, _)| version.is_at_least(15, 0)) {
         return Err(BlockedReason::DefaultPoolNotRead);
+    }
+    if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {
+        return Err(BlockedReason::SettingOfAnother(why));
     }
     if name.len() > LONGEST {
         return Err(BlockedReason::CannotBeSelected(format!("its name is too long for a CiliumNodeConfig: {name}")));
@@ -109,11 +118,18 @@ fn wanted(
     if before.as_ref() == Some(&after) {
         return Ok(None);
     }
+    let disturbed = disturbed(observed, |node| {
+        let is_best = best(desired, node).is_some_and(|best| best.name == pool.name);
+        let now = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+        let loses = seen.is_some_and(|seen| decides(seen, node, observed)) && !pool.selector.matches(&node.labels);
+        (is_best && now != pool.name.as_str()) || loses
+    });
     Ok(Some(PodPoolChange {
         action: if seen.is_some() { PoolAction::Update } else { PoolAction::Create },
         object: PodPoolObject::Choice(api, namespace, name.to_owned()),
         pool: pool.name.clone(),
-        hazard: hazard(pool, observed),
+        hazard: hazard(&disturbed),
+        disturbed,
         before,
         after: Some(after),
         guard: seen.map(|seen| seen.version.clone()).unwrap_or_else(ObjectVersion::default),
@@ -121,23 +137,42 @@ fn wanted(
     }))
 }
 
-/// Agents that run look at it when they start again: their nodes then take addresses of another pool, beside those that they have.
-fn hazard(pool: &Pool, observed: &Observed) -> Hazard {
-    let mut nodes = observed.nodes.values().filter(|node| pool.selector.matches(&node.labels));
+/// Nodes whose agents run and take addresses of another pool when they start again, beside those that they have: `changes` says of which
+/// ones the choice changes.
+fn disturbed(observed: &Observed, changes: impl Fn(&Node) -> bool) -> BTreeSet<NodeName> {
     let runs = |name: &NodeName| observed.cilium_nodes.get(name).is_some_and(|node| !node.allocated.is_empty());
-    if nodes.any(|node| runs(&node.name)) { Hazard::Disruptive } else { Hazard::None }
+    let nodes = observed.nodes.values().filter(|node| runs(&node.name) && changes(node));
+    nodes.map(|node| node.name.clone()).collect()
+}
+
+/// Whether this `CiliumNodeConfig` decides for a node now.
+fn decides(config: &NodeConfig, node: &Node, observed: &Observed) -> bool {
+    let setting = observed.setting(&node.labels, DEFAULT_POOL_SETTING);
+    setting.is_some_and(|setting| setting.source == SettingSource::NodeConfig(&config.name))
+}
+
+/// The pool that is to be the default of a node.
+fn best<'d>(desired: &'d Desired, node: &Node) -> Option<&'d Pool> {
+    let active = desired.pools.values().filter(|pool| pool.state == PoolState::Active);
+    active.filter(|pool| pool.selector.matches(&node.labels)).min_by(|a, b| Pool::best_first(a, b))
+}
+
+fn hazard(disturbed: &BTreeSet<NodeName>) -> Hazard {
+    if disturbed.is_empty() { Hazard::None } else { Hazard::Disruptive }
 }
 
 fn deletion(pool: PoolName, config: &NodeConfig, observed: &Observed) -> Result<PodPoolChange, BlockedReason> {
     let (api, namespace) = place(observed)?;
     let before = PodPoolSpec::Choice { nodes: config.nodes.clone(), pool: pool.to_string() };
+    let disturbed = disturbed(observed, |node| decides(config, node, observed));
     Ok(PodPoolChange {
         action: PoolAction::Delete,
         object: PodPoolObject::Choice(api, namespace, config.name.clone()),
         pool,
         before: Some(before),
         after: None,
-        hazard: Hazard::Disruptive,
+        hazard: hazard(&disturbed),
+        disturbed,
         guard: config.version.clone(),
         origin: None,
     })

@@ -1,21 +1,28 @@
 //! Which `CiliumPodIPPool`s change, and how.
 
+use std::collections::BTreeSet;
+
 use super::super::decide::foreign_ranges;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
-use crate::net::{Block, Range, merge};
-use crate::observed::{FamilyUse, Observed, ObservedKind, PodPoolsServed, PodRanges, SeenPodPool};
+use crate::net::{Block, Family, Range, RangeIndex, merge};
+use crate::observed::{
+    BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges, SeenPodPool,
+};
 use crate::plan::blocked::BlockedReason;
 use crate::plan::change::{Hazard, Target};
+
+/// Bits that an IPv6 CIDR may have more than its blocks.
+const WIDEST: u8 = 16;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
     let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
     let taken = merge(foreign_ranges(desired, observed).into_iter().chain(reserved));
     for pool in desired.pools.values() {
         let target = Target::PodPool(pool.name.to_string());
-        match wanted(pool, &taken, desired, observed) {
+        match wanted(pool, &taken, observed) {
             Ok(Some(change)) => plan.changes.push(change),
             Ok(None) => plan.unchanged.push(target),
             Err(reason) => {
@@ -37,13 +44,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
     }
 }
 
-fn wanted(
-    pool: &Pool,
-    taken: &[Range],
-    desired: &Desired,
-    observed: &Observed,
-) -> Result<Option<PodPoolChange>, BlockedReason> {
-    if let Some(spot) = observed.blind_spot(ObservedKind::PodIpPool) {
+fn wanted(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<Option<PodPoolChange>, BlockedReason> {
+    if let Some(spot) = hidden(observed) {
         return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
     }
     if observed.pod_pools_served == PodPoolsServed::No {
@@ -52,11 +54,17 @@ fn wanted(
     if pool.state == PoolState::Disabled {
         return Err(BlockedReason::PodPoolDisabled);
     }
-    let after = compiled(pool, taken, observed);
+    let after = compiled(pool, taken, observed)?;
     if after.is_empty() {
         return Err(BlockedReason::PodPoolEmpty);
     }
-    not_of_others(pool, &after, desired, observed)?;
+    not_of_others(pool, &after, observed)?;
+    if let Some(family) = Family::BOTH
+        .into_iter()
+        .find(|family| observed.cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none())
+    {
+        return Err(BlockedReason::FamilyMissing(family));
+    }
     let change = |action, before, guard, hazard| PodPoolChange {
         action,
         object: PodPoolObject::Pool(pool.name.to_string()),
@@ -64,6 +72,7 @@ fn wanted(
         before,
         after: Some(PodPoolSpec::Pool(after.clone())),
         hazard,
+        disturbed: BTreeSet::new(),
         guard,
         origin: Some(pool.origin.clone()),
     };
@@ -89,31 +98,35 @@ fn wanted(
 }
 
 /// What the operator may hand out: the pool's ranges without what is reserved, excluded or used by something else.
-fn compiled(pool: &Pool, taken: &[Range], observed: &Observed) -> PerFamily<PodRanges> {
+fn compiled(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<PerFamily<PodRanges>, BlockedReason> {
     let mut compiled = PerFamily::NONE;
     for family in pool.families().filter(|family| observed.cilium.use_of(*family) != FamilyUse::Off) {
         let Some(size) = pool.block_size.get(family).copied() else { continue };
         let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == family);
         let cidrs: Vec<Block> = ranges.flat_map(|block| block.without(taken, size)).collect();
+        // The operator refuses wider ones, and with them the whole pool (`pkg/ipam/cidrset/cidr_set.go` ErrCIDRSetSubNetTooBig).
+        if family == Family::Ipv6 && cidrs.iter().any(|cidr| size.prefix_len() - cidr.prefix_len() > WIDEST) {
+            return Err(BlockedReason::PodPoolTooWide(WIDEST));
+        }
         *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
     }
-    compiled
+    Ok(compiled)
 }
 
-/// A pool that is none of the files may hand out the same addresses.
-fn not_of_others(
-    pool: &Pool,
-    after: &PerFamily<PodRanges>,
-    desired: &Desired,
-    observed: &Observed,
-) -> Result<(), BlockedReason> {
-    let is_ours =
-        |name: &str, seen: &SeenPodPool| seen.is_ours() || desired.pools.keys().any(|pool| pool.as_str() == name);
-    let others = observed.pod_pools.iter().filter(|(name, seen)| *name != pool.name.as_str() && !is_ours(name, seen));
-    let blocks: Vec<Block> = after.iter().flat_map(|ranges| ranges.cidrs.iter().copied()).collect();
+/// Cilium does not compare its pools: what another one has, or gave, would be handed out twice. One that gives addresses up does so in a plan
+/// of its own.
+fn not_of_others(pool: &Pool, after: &PerFamily<PodRanges>, observed: &Observed) -> Result<(), BlockedReason> {
+    let wanted = RangeIndex::new(after.iter().flat_map(|ranges| &ranges.cidrs).map(|cidr| (cidr.range(), ())));
+    let is_wanted = |block: &Block| wanted.overlapping(&block.range()).next().is_some();
+    let others = observed.pod_pools.iter().filter(|(name, _)| *name != pool.name.as_str());
     for (name, seen) in others {
-        if let Some(block) = seen.cidrs().find(|cidr| blocks.iter().any(|block| block.overlaps(*cidr))) {
+        if let Some(block) = seen.cidrs().find(is_wanted) {
             return Err(BlockedReason::PodPoolOverlaps(Box::new((block, name.clone()))));
+        }
+    }
+    for (name, held) in observed.allocated_of_pools().into_iter().filter(|(name, _)| *name != pool.name.as_str()) {
+        if let Some((_, block)) = held.iter().find(|(_, block)| is_wanted(block)) {
+            return Err(BlockedReason::PodPoolOverlaps(Box::new((*block, name.to_owned()))));
         }
     }
     Ok(())
@@ -138,11 +151,33 @@ fn shrinks(
     if let Some((node, block)) = held.find(|(_, block)| !stays(*block)) {
         return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
     }
+    // Up to 1.18 an operator that is given other CIDRs forgets what it gave of those that were cut (pkg `multipool` updateCIDRSets).
+    let remembers = observed.cilium.operator_version.is_some_and(|version| version.is_at_least(19, 0));
+    let only_grows = seen.ranges.iter().all(|was| {
+        let now = after.get(was.size.family()).map(|now| now.cidrs.as_slice()).unwrap_or_default();
+        now.starts_with(&was.cidrs)
+    });
+    if !only_grows && !remembers {
+        return Err(BlockedReason::PodPoolRecut);
+    }
     // A block that is handed out at this moment stays with its node, and the operator complains.
     Ok(if seen.cidrs().all(stays) { Hazard::None } else { Hazard::Disruptive })
 }
 
+/// A kind without which nothing about pools is known.
+fn hidden(observed: &Observed) -> Option<&BlindSpot> {
+    let spots = [ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig].map(|kind| observed.blind_spot(kind));
+    spots.into_iter().flatten().next()
+}
+
 fn deletion(pool: &PoolName, seen: &SeenPodPool, observed: &Observed) -> Result<PodPoolChange, BlockedReason> {
+    if let Some(spot) = hidden(observed) {
+        return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+    }
+    let chooses = |config: &&NodeConfig| config.default_pool() == Some(pool.as_str()) && !config.is_ours();
+    if let Some(config) = observed.node_configs.iter().find(chooses) {
+        return Err(BlockedReason::PodPoolChosen(config.name.clone()));
+    }
     let allocated = observed.allocated_of_pools();
     if let Some((node, block)) = allocated.get(pool.as_str()).and_then(|held| held.first()) {
         return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
@@ -157,6 +192,7 @@ fn deletion(pool: &PoolName, seen: &SeenPodPool, observed: &Observed) -> Result<
         before: Some(PodPoolSpec::Pool(seen.ranges.clone())),
         after: None,
         hazard: Hazard::Disruptive,
+        disturbed: BTreeSet::new(),
         guard: seen.version.clone(),
         origin: None,
     })

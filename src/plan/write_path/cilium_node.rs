@@ -6,7 +6,7 @@
 use super::super::blocked::BlockedReason;
 use super::super::change::{CiliumNodeObject, Edit};
 use super::{Paths, Wanted};
-use crate::model::PerFamily;
+use crate::model::{PerFamily, WritePath};
 use crate::net::Block;
 use crate::observed::{BlockGiver, Node};
 
@@ -18,21 +18,26 @@ impl Paths<'_> {
         blocks: &PerFamily<Block>,
     ) -> Result<Edit, BlockedReason> {
         let cilium_node = self.observed.cilium_nodes.get(&node.name);
+        if cilium_node.is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid)) {
+            return Err(BlockedReason::StaleOwner(WritePath::CiliumNode));
+        }
+        let mut new = CiliumNodeObject::New(node.attention);
         match self.observed.block_giver(node) {
             BlockGiver::Anyone => {}
             BlockGiver::AnyoneForThisNode => self.outside_operators_ranges(blocks)?,
             BlockGiver::NobodyForNow => self.as_the_operator_would(node, blocks)?,
-            BlockGiver::Unseen if wanted == Wanted::Automatically => return Err(BlockedReason::OperatorUnseen),
+            BlockGiver::Unseen => return Err(BlockedReason::OperatorUnseen),
             BlockGiver::Operator if wanted == Wanted::Automatically => return Err(BlockedReason::OperatorGives),
-            BlockGiver::Operator | BlockGiver::Unseen => {
+            BlockGiver::Operator => {
                 if cilium_node.is_some() {
                     return Err(BlockedReason::OperatorGives);
                 }
                 self.as_the_operator_would(node, blocks)?;
+                new = CiliumNodeObject::Filled;
             }
         }
         let object = match cilium_node {
-            None => CiliumNodeObject::New(node.attention),
+            None => new,
             Some(seen) if seen.version.uid.is_empty() || seen.version.resource_version.is_empty() => {
                 return Err(BlockedReason::NoIdentity);
             }
@@ -58,6 +63,9 @@ impl Paths<'_> {
 
     /// The operator does not know which blocks the nodes have that it skips.
     fn outside_operators_ranges(&self, blocks: &PerFamily<Block>) -> Result<(), BlockedReason> {
+        if blocks.families().any(|family| self.observed.operator_ranges(family).is_empty()) {
+            return Err(BlockedReason::OperatorUnseen);
+        }
         let is_operators =
             |block: &&Block| self.observed.operator_ranges(block.family()).iter().any(|range| range.overlaps(**block));
         blocks.iter().find(is_operators).map_or(Ok(()), |block| Err(BlockedReason::InsideOperatorRanges(*block)))

@@ -112,8 +112,9 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
         (IpamMode::Kubernetes, Forced(WritePath::NodeAnnotation)) => Ok(ModePath::Node(NodeField::Annotation)),
         (IpamMode::ClusterPool, Auto) => Ok(ModePath::CiliumNode(Wanted::Automatically)),
         (IpamMode::ClusterPool, Forced(WritePath::CiliumNode)) => Ok(ModePath::CiliumNode(Wanted::ByName)),
-        (IpamMode::Kubernetes | IpamMode::ClusterPool, Forced(path)) => Err(BlockedReason::PathNotRead(path, mode)),
-        (IpamMode::MultiPool, _) => Err(BlockedReason::ModeNotServed(mode)),
+        (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => {
+            Err(BlockedReason::PathNotRead(path, mode))
+        }
         (mode, _) => Err(BlockedReason::ModeOfAnotherAllocator(mode)),
     }
 }

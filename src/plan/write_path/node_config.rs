@@ -6,9 +6,9 @@
 use super::super::blocked::BlockedReason;
 use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
-use crate::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
+use crate::model::{IpamMode, Operator, PerFamily, Requirement, Selector, WritePath, WritePathChoice};
 use crate::net::Block;
-use crate::observed::{ModeSeen, Node, Observed, SettingSource, range_setting};
+use crate::observed::{ModeSeen, Node, Observed, ObservedKind, SettingSource, range_setting};
 
 /// The label by which a node is selected.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -39,6 +39,9 @@ impl Paths<'_> {
         blocks: &PerFamily<Block>,
     ) -> Result<Edit, BlockedReason> {
         let observed = self.observed;
+        if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
+            return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+        }
         let name = format!("cilium-ipam-{}", node.name);
         let api = observed.node_config_api().ok_or(BlockedReason::NodeConfigsNotServed)?;
         let namespace = observed.cilium.namespace.clone().ok_or(BlockedReason::NoCilium)?;
@@ -49,11 +52,19 @@ impl Paths<'_> {
             )));
         }
         let seen = observed.node_configs.iter().find(|config| config.name == name);
-        if seen.is_some_and(|seen| !seen.is_ours()) {
+        let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.clone()].into()));
+        let is_for_it = |nodes: &Selector| alone.is_ok_and(|alone| *nodes == Selector::all_of([alone]));
+        if seen.is_some_and(|seen| !seen.is_ours() || !seen.version.is_known() || !is_for_it(&seen.nodes)) {
             return Err(BlockedReason::NodeConfigOfAnother(name));
+        }
+        if seen.is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid)) {
+            return Err(BlockedReason::StaleOwner(WritePath::NodeConfig));
         }
         for family in blocks.families() {
             let key = range_setting(family);
+            if let Some(why) = observed.cilium.overriding_is_off(key) {
+                return Err(BlockedReason::SettingOfAnother(why));
+            }
             let source = observed.setting(&node.labels, key).map(|setting| setting.source);
             let wins = match source {
                 Some(SettingSource::Argument) => true,
