@@ -10,6 +10,7 @@ mod capacity;
 mod cilium_nodes;
 mod identity;
 mod installation;
+mod pod_pools;
 mod ranges;
 mod rib;
 mod services;
@@ -27,7 +28,7 @@ const NAMED: usize = 10;
 
 /// All findings, the worst first. Without files, rules on files have nothing to say, and without what routers hold, those on routes.
 pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 17] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 19] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -43,6 +44,8 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> 
         cilium_nodes::orphans,
         cilium_nodes::refused,
         cilium_nodes::refused_soon,
+        pod_pools::overlaps,
+        pod_pools::missing_defaults,
         ranges::of_cluster,
         services::unannounced,
     ];

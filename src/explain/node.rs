@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::{FORMAT_VERSION, RequirementResult, requirements};
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Labels, PoolName};
-use crate::net::{Block, Range, Slots};
-use crate::observed::{HoldingField, Node, Observed};
+use crate::net::{Block, Family, Range, Slots};
+use crate::observed::{DEFAULT_POOL_SETTING, HoldingField, Node, Observed};
 use crate::plan::{NodeChange, Plan, Reason, Target, foreign_ranges, node_changes};
 
 /// All about a node's block.
@@ -77,7 +77,7 @@ pub(super) fn explain(node: &Node, desired: &Desired, observed: &Observed, plan:
         labels: node.labels.clone(),
         holds: shown(node, desired, observed),
         decided_by: decided_by(node, desired, &ranked, change),
-        outcome: outcome(node, plan, change),
+        outcome: outcome(node, observed, plan, change),
         skipped: change.map(|change| skipped(change, desired, observed, plan)).unwrap_or_default(),
         pools: ranked.into_iter().map(|pool| considered(pool, node, chosen, change)).collect(),
     }
@@ -100,10 +100,17 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
     let lives = observed.lives_in(&node.name);
     let cilium_node = observed.cilium_nodes.get(&node.name);
     let published = cilium_node.into_iter().flat_map(|node| &node.pod_cidrs);
+    let published = published.map(|block| (HoldingField::CiliumNode, *block));
     let allocated = cilium_node.into_iter().flat_map(|node| &node.allocated).flat_map(|(_, blocks)| blocks);
-    let of_cilium_node = published.chain(allocated).map(|block| match lives.contains(block) {
-        true => (HoldingField::CiliumNode, *block, "its Pods live here"),
-        false => (HoldingField::CiliumNode, *block, "not known whether its Pods live here"),
+    let allocated = allocated.map(|block| (HoldingField::Allocated, *block));
+    let of_cilium_node = published.chain(allocated).map(|(field, block)| match lives.contains(&block) {
+        true => (field, block, "its Pods live here"),
+        false => (field, block, "not known whether its Pods live here"),
+    });
+    let set = Family::BOTH.into_iter().filter_map(|family| observed.set_range(node, family));
+    let set = set.map(|block| match read.contains(&block) {
+        true => (HoldingField::Setting, block, "its agent takes it when it starts"),
+        false => (HoldingField::Setting, block, "its agent does not take it"),
     });
     let pool =
         |block: Block| desired.pools.values().find(|pool| pool.contains(block)).map(|pool| pool.name.to_string());
@@ -113,7 +120,7 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
         meaning,
         pool: pool(block),
     };
-    of_node.chain(of_cilium_node).map(held).collect()
+    of_node.chain(set).chain(of_cilium_node).map(held).collect()
 }
 
 fn considered(pool: &Pool, node: &Node, chosen: Option<&PoolName>, change: Option<&NodeChange>) -> ConsideredPool {
@@ -170,7 +177,7 @@ fn decided_by(node: &Node, desired: &Desired, ranked: &[&Pool], change: Option<&
     }
 }
 
-fn outcome(node: &Node, plan: &Plan, change: Option<&NodeChange>) -> String {
+fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeChange>) -> String {
     if let Some(change) = change {
         let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
         return format!("gets {} by {}", blocks.join(" "), change.edit.write_path());
@@ -178,6 +185,13 @@ fn outcome(node: &Node, plan: &Plan, change: Option<&NodeChange>) -> String {
     let target = Target::Node(node.name.clone());
     match plan.blocked.iter().find(|blocked| blocked.target == target) {
         Some(blocked) => format!("must wait: {}; {}", blocked.reason, blocked.reason.unblock()),
+        None if observed.is_multi_pool() => {
+            let now = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+            format!(
+                "Cilium's operator gives it blocks as its Pods need them; its default pool is `{}` now",
+                now.escape_debug()
+            )
+        }
         None => "stays as it is".to_owned(),
     }
 }

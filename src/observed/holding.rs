@@ -22,6 +22,8 @@ pub enum HoldingField {
     CiliumNode,
     /// The setting `ipv4-range` or `ipv6-range`.
     Setting,
+    /// `CiliumNode.spec.ipam.pools.allocated`.
+    Allocated,
 }
 
 impl HoldingField {
@@ -33,6 +35,7 @@ impl HoldingField {
             HoldingField::OldAnnotation => "annotation io.cilium.network.ipv*-pod-cidr",
             HoldingField::CiliumNode => "CiliumNode.spec.ipam.podCIDRs",
             HoldingField::Setting => "setting ipv*-range",
+            HoldingField::Allocated => "CiliumNode.spec.ipam.pools.allocated",
         }
     }
 }

@@ -96,6 +96,10 @@ fn the_operator_gives_what_was_planned(version: CiliumVersion) {
     assert!(of_a1[0].1.iter().all(|block| block.ends_with("/26")), "{of_a1:?}");
     assert_eq!(of_a1[0].1, free);
     let of_b1 = allocated(&server, "b1");
+    let told = server.run(&["explain", "b1"]).expect(0).stdout;
+    assert!(told.contains("its default pool is `rack-b` now") && told.contains("pools.allocated"), "{told}");
+    let shown = server.run(&["show", "nodes"]).expect(0).stdout;
+    assert!(shown.contains("default pool everyone"), "{shown}");
     assert!(
         of_b1[0].0 == "rack-b" && of_b1[0].1[0].starts_with("10.21.") && of_b1[0].1[0].ends_with("/24"),
         "{of_b1:?}"
@@ -225,4 +229,26 @@ fn a_pool_without_an_owner_becomes_ours_and_a_saved_plan_holds() {
     let undone: Value = serde_json::from_str(&folder.read(&undo)).unwrap();
     assert_eq!(undone["changes"], json!([]));
     assert_eq!(undone["blocked"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn doctor_sees_pools_that_overlap_and_defaults_that_are_missing() {
+    let object = |name: &str, cidr: &str| {
+        json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumPodIPPool", "metadata": {"name": name},
+            "spec": {"ipv4": {"cidrs": [cidr], "maskSize": 24}}})
+        .to_string()
+    };
+    let named = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {}}}).to_string();
+    let rules = |items: &[String]| {
+        let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", r#""ipam":"multi-pool""#, items))]);
+        let report = folder.run(&["doctor", "-o", "json", "--fail-on", "never", "--cluster", "cluster.json"]);
+        let report = report.expect(0).json();
+        let rules =
+            report["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap().to_owned());
+        rules.filter(|rule| rule.contains("pool")).collect::<Vec<_>>()
+    };
+    let healthy = [named.clone(), object("default", "10.20.0.0/16"), object("other", "10.21.0.0/16")];
+    assert_eq!(rules(&healthy), [""; 0]);
+    assert_eq!(rules(&[named.clone(), healthy[1].clone(), object("other", "10.20.64.0/20")]), ["pod-pools-overlap"]);
+    assert_eq!(rules(&[named, healthy[2].clone()]), ["default-pool-missing"]);
 }

@@ -47,6 +47,8 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
         config["spec"],
         json!({"defaults": {"ipv4-range": "10.20.0.0/24"}, "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}}})
     );
+    let told = folder.run(&["explain", "n1", "--cluster", "cluster.json"]).expect(0).stdout;
+    assert!(told.contains("setting ipv*-range") && told.contains("its agent does not take it"), "{told}");
     // Both the block that it leaves and the one that it goes to are taken.
     let third =
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", "uid": "u3", "resourceVersion": "1"}});
