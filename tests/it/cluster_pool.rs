@@ -176,7 +176,8 @@ fn an_operator_that_gives_nothing_leaves_all_to_us() {
         "args": ["--config-dir=/tmp/cilium/config-map", "--ipam=kubernetes"]});
     server.plane.patch(DEPLOYMENT, &json!({"spec": {"template": {"spec": {"containers": [container]}}}})).unwrap();
     let _operator = operator(&server, CiliumVersion::V1_19, &["--ipam=kubernetes"]);
-    server.nodes(["waiting", "new"].map(|name| node(name, json!({}))));
+    server.nodes([node("new", json!({}))]);
+    server.nodes([node("waiting", json!({}))]);
     agent_starts(&server, "waiting");
     server.folder.write("pools/a.yaml", pool("a", "{cidrs: [192.168.0.0/16], blockSize: 26}"));
     let plan = server.run(&["plan", "--out", "plan.json", "-o", "json"]).expect(0).json();
@@ -194,7 +195,8 @@ fn a_node_that_the_operator_skips() {
     let _operator = operator_of_cluster_pool(&server, CiliumVersion::V1_19);
     let mut skipped = node("skipped", json!({}));
     skipped["metadata"]["annotations"] = json!({"ipam.cilium.io/ignore": "true"});
-    server.nodes([skipped, node("other", json!({}))]);
+    server.nodes([node("other", json!({}))]);
+    server.nodes([skipped]);
     server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
     let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
     assert!(blocked(&plan, "skipped").contains("lies in its ranges"), "{plan:#}");

@@ -11,7 +11,9 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 fn server() -> Server {
     let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
     server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
-    server.nodes([node("n1", json!({})), node("n2", json!({}))]);
+    // One after the other: the older one is served first, and clocks tell seconds only.
+    server.nodes([node("n1", json!({}))]);
+    server.nodes([node("n2", json!({}))]);
     server
 }
 
