@@ -12,7 +12,7 @@ use super::{Common, Format, Reached, output, show_lb};
 use crate::cluster::Extent;
 use crate::desired::{Desired, PoolState};
 use crate::model::NodeName;
-use crate::observed::{DEFAULT_POOL_SETTING, Observed};
+use crate::observed::Observed;
 use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
 use crate::run::{Job, Loaded};
@@ -174,7 +174,7 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
 fn of_multi_pool(node: &crate::observed::Node, observed: &Observed, blocked: Option<&String>) -> NodeRow {
     let allocated = observed.cilium_nodes.get(&node.name).map(|node| node.allocated.as_slice()).unwrap_or_default();
     let pools: Vec<&str> = allocated.iter().map(|(pool, _)| pool.as_str()).collect();
-    let default = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+    let default = observed.default_pool(node);
     NodeRow {
         name: node.name.to_string(),
         pod_cidrs: allocated.iter().flat_map(|(_, blocks)| blocks).map(ToString::to_string).collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{finding, named};
 use crate::model::{Finding, NodeName, ObjectRef, Severity};
 use crate::net::{Range, overlapping_pairs};
-use crate::observed::{DEFAULT_POOL_SETTING, Observed, ObservedKind};
+use crate::observed::{Observed, ObservedKind};
 
 fn subject(name: &str) -> ObjectRef {
     ObjectRef { kind: "CiliumPodIPPool", name: name.to_owned() }
@@ -47,7 +47,7 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
     }
     let mut missing: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();
     for node in observed.nodes.values() {
-        let pool = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+        let pool = observed.default_pool(node);
         if !observed.pod_pools.contains_key(pool) {
             missing.entry(pool).or_default().push(&node.name);
         }

@@ -6,7 +6,7 @@ use super::{FORMAT_VERSION, RequirementResult, requirements};
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Labels, PoolName};
 use crate::net::{Block, Family, Range, Slots};
-use crate::observed::{DEFAULT_POOL_SETTING, HoldingField, Node, Observed};
+use crate::observed::{HoldingField, Node, Observed};
 use crate::plan::{NodeChange, Plan, Reason, Target, foreign_ranges, node_changes};
 
 /// All about a node's block.
@@ -186,7 +186,7 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
     match plan.blocked.iter().find(|blocked| blocked.target == target) {
         Some(blocked) => format!("must wait: {}; {}", blocked.reason, blocked.reason.unblock()),
         None if observed.is_multi_pool() => {
-            let now = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+            let now = observed.default_pool(node);
             format!(
                 "Cilium's operator gives it blocks as its Pods need them; its default pool is `{}` now",
                 now.escape_debug()

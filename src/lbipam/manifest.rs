@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::pool::{AddressPool, AddressRange, FirstLast, Marking, RangeForm, ServingState};
 use super::rules::LbRules;
-use crate::model::{Labels, OWNER_LABEL, Operator, Requirement, RequirementError, Selector};
+use crate::model::{Labels, Operator, Requirement, RequirementError, Selector, is_ours};
 use crate::net::{Block, BlockError, Range};
 
 /// What of an address pool people and we write.
@@ -154,7 +154,7 @@ fn whole_family(cidr: &str) -> Option<Range> {
 impl AddressPoolManifest {
     /// Whether it carries our label.
     pub fn is_ours(&self) -> bool {
-        self.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+        is_ours(&self.labels)
     }
 }
 

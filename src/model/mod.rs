@@ -14,7 +14,7 @@ mod waiver;
 pub use finding::{Finding, Label, Origin, Rule, Severity};
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
-pub use name::{AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName};
+pub use name::{AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours};
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};
 pub use version::ObjectVersion;

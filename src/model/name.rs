@@ -4,8 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::selector::Labels;
+
 /// Label of everything that we create or adopt; nothing else is ever ours to delete.
 pub const OWNER_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "cilium-ipam");
+
+/// Whether an object with these labels is ours.
+pub fn is_ours(labels: &Labels) -> bool {
+    labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+}
 
 /// A text that is no Kubernetes object name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

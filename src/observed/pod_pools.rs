@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::view::nullable;
-use super::{NodeConfig, Observed};
-use crate::model::{Labels, NodeName, OWNER_LABEL, ObjectVersion, PerFamily};
+use super::{Node, NodeConfig, Observed};
+use crate::model::{Labels, NodeName, ObjectVersion, PerFamily, is_ours};
 use crate::net::{Block, BlockSize, Family};
 
 /// Names the pool that an agent takes addresses of for Pods which ask for none, from 1.15 on.
@@ -37,7 +37,7 @@ pub struct PodRanges {
 impl SeenPodPool {
     /// Whether we made it.
     pub fn is_ours(&self) -> bool {
-        self.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+        is_ours(&self.labels)
     }
 
     /// Its CIDRs of both families.
@@ -118,6 +118,11 @@ impl NodeConfig {
 }
 
 impl Observed {
+    /// The pool that an agent which starts on a node now takes addresses of for Pods that ask for none.
+    pub fn default_pool(&self, node: &Node) -> &str {
+        self.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value)
+    }
+
     /// Blocks that nodes have of each `CiliumPodIPPool`, by its name.
     pub fn allocated_of_pools(&self) -> BTreeMap<&str, Vec<(&NodeName, Block)>> {
         let mut allocated: BTreeMap<&str, Vec<(&NodeName, Block)>> = BTreeMap::new();

@@ -9,7 +9,7 @@ use std::fmt;
 use super::view::{Container, OwnerReference, nullable};
 use super::{AnnotationReads, Node, Observed};
 use crate::lbipam::WrittenSelector;
-use crate::model::{CiliumVersion, Labels, NodeName, OWNER_LABEL, ObjectVersion, Selector};
+use crate::model::{CiliumVersion, Labels, NodeName, ObjectVersion, Selector, is_ours};
 use crate::net::{Block, Family};
 
 /// A `CiliumNodeConfig` in Cilium's namespace.
@@ -216,7 +216,7 @@ pub const fn range_setting(family: Family) -> &'static str {
 impl NodeConfig {
     /// Whether we made it.
     pub fn is_ours(&self) -> bool {
-        self.labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+        is_ours(&self.labels)
     }
 
     /// The blocks that it sets.
@@ -259,6 +259,11 @@ impl Observed {
         let configs = self.node_configs.iter().filter(|config| config.ranges().next().is_some());
         let of_nobody = configs.filter(|config| !self.nodes.values().any(|node| config.nodes.matches(&node.labels)));
         of_nobody.flat_map(NodeConfig::ranges)
+    }
+
+    /// A `CiliumNodeConfig` by its name.
+    pub fn node_config(&self, name: &str) -> Option<&NodeConfig> {
+        self.node_configs.iter().find(|config| config.name == name)
     }
 
     /// The version in which `CiliumNodeConfig`s are written, if they can be.

@@ -92,12 +92,11 @@ fn reason(change: &PodPoolChange) -> String {
 /// Whether the object says what was planned.
 pub(super) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     let EditDocument::PodPool(wanted) = &saved.edit else { return false };
-    let config = || observed.node_configs.iter().find(|config| config.name == saved.name);
     let shown = match saved.kind.as_str() {
         "CiliumPodIPPool" => {
             observed.pod_pools.get(&saved.name).map(|pool| PodPoolSpec::Pool(pool.ranges.clone()).to_json())
         }
-        _ => config().map(|config| {
+        _ => observed.node_config(&saved.name).map(|config| {
             let pool = config.default_pool().unwrap_or_default().to_owned();
             PodPoolSpec::Choice { nodes: config.nodes.clone(), pool }.to_json()
         }),
@@ -107,10 +106,9 @@ pub(super) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
 
 /// Whether the object that was seen is not there any more.
 pub(super) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
-    let config = || observed.node_configs.iter().find(|config| config.name == saved.name);
     let version = match saved.kind.as_str() {
         "CiliumPodIPPool" => observed.pod_pools.get(&saved.name).map(|pool| &pool.version),
-        _ => config().map(|config| &config.version),
+        _ => observed.node_config(&saved.name).map(|config| &config.version),
     };
     version.is_none_or(|version| version.uid != saved.guard.uid)
 }

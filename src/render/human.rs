@@ -143,7 +143,7 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
     text
 }
 
-fn values(change: &ChangeDocument) -> String {
+pub(super) fn values(change: &ChangeDocument) -> String {
     let after = if change.after.is_empty() { "none".to_owned() } else { change.after.join(" ") };
     if change.before.is_empty() || change.before == change.after {
         after

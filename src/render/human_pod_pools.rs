@@ -1,6 +1,6 @@
 //! Pools of Pods of a plan, for a person at a terminal.
 
-use super::human::{Detail, limit, more};
+use super::human::{Detail, limit, more, values};
 use super::text::{Paint, count, printable};
 use crate::plan::{ChangeDocument, PodPoolSummary};
 
@@ -35,17 +35,12 @@ pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
             "delete" => ("-", Paint::Red),
             _ => ("~", Paint::Yellow),
         };
-        let after = if change.after.is_empty() { "none".to_owned() } else { change.after.join(" ") };
-        let values = match change.before.is_empty() || change.before == change.after {
-            true => after,
-            false => format!("{} -> {after}", change.before.join(" ")),
-        };
         text.push_str(&format!(
             "  {} {}/{}  {}\n      {}\n",
             paint.on(sign),
             printable(&change.kind),
             printable(&change.name),
-            printable(&values),
+            printable(&values(change)),
             Paint::Dim.on(&printable(&change.reason))
         ));
     }

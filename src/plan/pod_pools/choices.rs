@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::desired::{Desired, Pool, PoolState};
-use crate::model::{NodeName, ObjectVersion, PoolName};
+use crate::model::{NodeName, PoolName};
 use crate::observed::{DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource};
 use crate::plan::blocked::BlockedReason;
 use crate::plan::change::{Hazard, Target};
@@ -107,7 +107,7 @@ fn wanted(
         return Err(BlockedReason::SettingOfAnother(setting));
     }
     let after = PodPoolSpec::Choice { nodes: pool.selector.clone(), pool: pool.name.to_string() };
-    let seen = observed.node_configs.iter().find(|config| config.name == name);
+    let seen = observed.node_config(name);
     let before = seen.map(|seen| PodPoolSpec::Choice {
         nodes: seen.nodes.clone(),
         pool: seen.default_pool().unwrap_or_default().to_owned(),
@@ -120,7 +120,7 @@ fn wanted(
     }
     let disturbed = disturbed(observed, |node| {
         let is_best = best(desired, node).is_some_and(|best| best.name == pool.name);
-        let now = observed.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value);
+        let now = observed.default_pool(node);
         let loses = seen.is_some_and(|seen| decides(seen, node, observed)) && !pool.selector.matches(&node.labels);
         (is_best && now != pool.name.as_str()) || loses
     });
@@ -132,7 +132,7 @@ fn wanted(
         disturbed,
         before,
         after: Some(after),
-        guard: seen.map(|seen| seen.version.clone()).unwrap_or_else(ObjectVersion::default),
+        guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
         origin: Some(pool.origin.clone()),
     }))
 }

@@ -12,8 +12,8 @@ use super::Blocked;
 use super::blocked::BlockedReason;
 use super::change::{Change, Target};
 use crate::desired::Desired;
-use crate::model::{IpamMode, WritePath, WritePathChoice};
-use crate::observed::{ModeSeen, Observed};
+use crate::model::{WritePath, WritePathChoice};
+use crate::observed::Observed;
 
 pub use change::{PodPoolChange, PodPoolObject, PodPoolSpec};
 
@@ -28,7 +28,7 @@ pub(super) struct PodPoolPlan {
 /// Whether blocks come from pools of Pods, which are not handed out here.
 pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
     let is_asked = matches!(choice, WritePathChoice::Auto | WritePathChoice::Forced(WritePath::PodIpPool));
-    is_asked && observed.cilium.mode() == ModeSeen::Known(IpamMode::MultiPool)
+    is_asked && observed.is_multi_pool()
 }
 
 pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {

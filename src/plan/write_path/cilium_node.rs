@@ -38,7 +38,7 @@ impl Paths<'_> {
         }
         let object = match cilium_node {
             None => new,
-            Some(seen) if seen.version.uid.is_empty() || seen.version.resource_version.is_empty() => {
+            Some(seen) if !seen.version.is_known() => {
                 return Err(BlockedReason::NoIdentity);
             }
             Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),

@@ -51,7 +51,7 @@ impl Paths<'_> {
                 "its name is too long for a CiliumNodeConfig: {name}"
             )));
         }
-        let seen = observed.node_configs.iter().find(|config| config.name == name);
+        let seen = observed.node_config(&name);
         let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.clone()].into()));
         let is_for_it = |nodes: &Selector| alone.is_ok_and(|alone| *nodes == Selector::all_of([alone]));
         if seen.is_some_and(|seen| !seen.is_ours() || !seen.version.is_known() || !is_for_it(&seen.nodes)) {
