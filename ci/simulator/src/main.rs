@@ -53,7 +53,10 @@ fn noticed() -> usize {
             println!("{sabotage:?}: noticed with seed {}: {}", failure.seed, failure.what.join("; "));
             true
         }
-        None => false,
+        None => {
+            println!("{sabotage:?}: not noticed within {ENOUGH} seeds");
+            false
+        }
     };
     Sabotage::ALL.iter().filter(noticed).count()
 }

@@ -1,6 +1,6 @@
 //! Clusters and clients that break a rule on purpose, to show that the simulator would notice.
 
-use cilium_ipam::cluster::sim::SimClient;
+use cilium_ipam::cluster::sim::{Faults, SimClient, Yield};
 use cilium_ipam::cluster::{
     Cluster, ClusterError, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
 };
@@ -34,7 +34,22 @@ impl Sabotage {
         Sabotage::TrustedCache,
         Sabotage::TwoMoments,
     ];
+
+    /// The same faults, and more of those without which the broken rule would not matter.
+    pub(crate) fn provoked_by(self, faults: Faults) -> Faults {
+        match self {
+            Sabotage::TrustedCache => Faults { stale_list: 500, ..faults },
+            Sabotage::None
+            | Sabotage::BlindClaims
+            | Sabotage::NoClaims
+            | Sabotage::UnguardedVersion
+            | Sabotage::TwoMoments => faults,
+        }
+    }
 }
+
+/// How often others may run between the two moments, so that much can happen there.
+const BETWEEN_MOMENTS: u32 = 60;
 
 /// A client with a broken rule.
 pub(crate) struct Saboteur {
@@ -66,7 +81,10 @@ impl Cluster for Saboteur {
         match (self.sabotage, kind) {
             (Sabotage::TrustedCache, _) => self.client.list(kind, namespace, moment, &mut Trusting(listener)).await,
             (Sabotage::NoClaims, ObservedKind::Claims) => Ok(Seen::All),
-            (Sabotage::TwoMoments, _) => self.client.list(kind, namespace, &Moment::Latest, listener).await,
+            (Sabotage::TwoMoments, _) => {
+                Yield(if kind == ObservedKind::Node { BETWEEN_MOMENTS } else { 0 }).await;
+                self.client.list(kind, namespace, &Moment::Latest, listener).await
+            }
             _ => self.client.list(kind, namespace, moment, listener).await,
         }
     }

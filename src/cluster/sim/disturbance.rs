@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{SimWorld, World, Writer, blocks};
+use super::world::{Happens, SimWorld, World, Writer, blocks};
 use crate::observed::ObservedKind;
 
 /// One thing that happens to a node, or because of one.
@@ -120,6 +120,9 @@ impl World {
     }
 
     fn collect(&mut self) {
+        if self.happens(self.faults.late_collection) == Happens::Now {
+            return;
+        }
         let is_orphan = |(key, object): &(&(ObservedKind, String), &Value)| {
             key.0 == ObservedKind::CiliumNode && !self.is_owned(object)
         };

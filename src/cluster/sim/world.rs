@@ -29,10 +29,12 @@ pub struct Faults {
     pub stale_list: u32,
     /// A list that cannot be had.
     pub failed_list: u32,
+    /// A collection of what has no owner any more that does not come yet.
+    pub late_collection: u32,
 }
 
 /// How many earlier states a lagging cache may show.
-const HISTORY: usize = 6;
+const HISTORY: usize = 16;
 
 /// A cluster in memory.
 #[derive(Clone, Debug)]
