@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_util::future::try_join4;
+use futures_util::future::try_join5;
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, Listener, Moment, Seen};
@@ -15,14 +15,18 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 const ATTEMPTS: usize = 3;
 
 /// Kinds whose order does not matter, and of which there are few objects.
-const SMALL: [ObservedKind; 8] = [
-    ObservedKind::CiliumConfig,
-    ObservedKind::CiliumNodeDefinition,
+const SMALL: [ObservedKind; 4] = [
+    ObservedKind::LoadBalancerPool,
     ObservedKind::CiliumOperator,
-    ObservedKind::CiliumNodeConfig,
     ObservedKind::ControllerManagerPod,
     ObservedKind::ServiceCidr,
-    ObservedKind::LoadBalancerPool,
+];
+
+/// More of them, read at the same time.
+const SMALL_TOO: [ObservedKind; 4] = [
+    ObservedKind::CiliumConfig,
+    ObservedKind::CiliumNodeDefinition,
+    ObservedKind::CiliumNodeConfig,
     ObservedKind::PodIpPool,
 ];
 
@@ -127,13 +131,8 @@ impl<'c, C: Cluster> Reading<'c, C> {
         self.kind(ObservedKind::Claims, Moment::Latest, None).await?;
         self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None).await?;
         let services = self.kind(ObservedKind::Service, Moment::Latest, None);
-        // One by one: a connection for each would cost more than they do, and the large lists take longer anyway.
-        let small = async {
-            for kind in SMALL.into_iter().chain(self.extent.more().iter().copied()) {
-                self.kind(kind, Moment::Latest, None).await?;
-            }
-            Ok(())
-        };
+        let small = self.one_by_one(SMALL.into_iter());
+        let small_too = self.one_by_one(SMALL_TOO.into_iter().chain(self.extent.more().iter().copied()));
         let (begun, has_begun) = oneshot::channel();
         let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
         // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an agent starts and its Node is deleted,
@@ -142,13 +141,21 @@ impl<'c, C: Cluster> Reading<'c, C> {
             let moment = has_begun.await.unwrap_or(Moment::Latest);
             self.kind(ObservedKind::Node, moment, None).await
         };
-        let (_, cilium_nodes, ..) = try_join4(services, cilium_nodes, nodes, small).await?;
+        let (_, cilium_nodes, ..) = try_join5(services, cilium_nodes, nodes, small, small_too).await?;
         let reader = self.reader.into_inner().unwrap_or_else(PoisonError::into_inner);
         if cilium_nodes == Seen::NotServed && reader.definition_of_cilium_node() == Definition::Installed {
             let message = "its CustomResourceDefinition is there, but the server does not serve it".to_owned();
             return Err(ClusterError::Indispensable { resource: ObservedKind::CiliumNode.resource(), message });
         }
         Ok(reader.finish(self.cluster.now()))
+    }
+
+    /// A connection for each would cost more than these kinds do.
+    async fn one_by_one(&self, kinds: impl Iterator<Item = ObservedKind>) -> Result<(), ClusterError> {
+        for kind in kinds {
+            self.kind(kind, Moment::Latest, None).await?;
+        }
+        Ok(())
     }
 
     async fn kind(

@@ -76,7 +76,7 @@ fn measure(tool: &Tool, plane: &ControlPlane, nodes: usize) -> Result<()> {
     let [doctor, kubeconfig, output, json] = ["doctor", "--kubeconfig", "--output", "json"].map(OsStr::new);
     let arguments = [doctor, kubeconfig, plane.kubeconfig().as_os_str(), output, json];
     let report = tool.json(&arguments)?;
-    let announced = format!("announced for {nodes} nodes");
+    let announced = format!("announced for {nodes} of {nodes} nodes");
     let is_judged =
         report["cluster"].as_array().is_some_and(|about| about.iter().any(|one| one["evidence"] == announced.as_str()));
     ensure!(is_judged && report["summary"]["error"] == 0, "not what is to be measured: {}", report["cluster"]);
