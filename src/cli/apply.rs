@@ -19,7 +19,9 @@ use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
 use crate::render::{Detail, Paint, count, diagnostics, human, printable, why_irreversible};
-use crate::run::{Applied, BATCH, Job, Lock, LockWish, Sending, apply_until_settled, hold, observe_and_plan, take};
+use crate::run::{
+    Applied, BATCH, Job, Lock, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan, take,
+};
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]
@@ -121,7 +123,7 @@ fn tell_of_holder(record: &LockRecord) {
 }
 
 /// Who holds the lock, as others are told.
-fn holder() -> String {
+pub(super) fn holder() -> String {
     let name = |variable: &str| std::env::var(variable).ok().filter(|name| !name.is_empty());
     let machine = name("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
     let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
@@ -237,8 +239,13 @@ async fn send(
     });
     let mut progress = Progress::new(changes.len());
     let mut on_event = |event: Event<'_>| progress.event(&event);
-    let mut sending =
-        Sending { batch: BATCH, parallelism: arguments.parallelism, stop: &stop, on_event: &mut on_event };
+    let mut sending = Sending {
+        batch: BATCH,
+        parallelism: arguments.parallelism,
+        lost_races: LostRaces::PlannedAgain,
+        stop: &stop,
+        on_event: &mut on_event,
+    };
     let result = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
     progress.finish();
     watcher.abort();

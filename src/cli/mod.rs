@@ -18,6 +18,7 @@ mod snapshot;
 mod target;
 mod undo_file;
 mod validate;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,6 +72,8 @@ enum Verb {
     Plan(plan::Arguments),
     /// Carry out a plan.
     Apply(apply::Arguments),
+    /// Keep a cluster as the files say: new nodes get their block, files that change take effect.
+    Watch(watch::Arguments),
     /// Find what is wrong with the cluster: which address counts, who announces it, and what will break.
     Doctor(doctor::Arguments),
     /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
@@ -126,6 +129,7 @@ async fn run(arguments: Arguments) -> Result<Reached, Failure> {
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments, common).await,
         Verb::Apply(arguments) => apply::run(arguments, common).await,
+        Verb::Watch(arguments) => watch::run(arguments, common).await,
         Verb::Doctor(arguments) => doctor::run(arguments, common).await,
         Verb::Explain(arguments) => explain::run(arguments, common).await,
         Verb::Show(arguments) => show::run(arguments, common).await,

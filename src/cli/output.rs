@@ -42,6 +42,14 @@ impl<W: Write> Write for Harmless<W> {
     }
 }
 
+/// Data as one line of JSON.
+pub(super) fn json_line(value: &impl Serialize) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let text = serde_json::to_string(value)?;
+    stdout.write_all(format!("{}\n", render::harmless_json(&text)).as_bytes())?;
+    stdout.flush()
+}
+
 /// JSON as text for a file.
 pub(super) fn json_text(value: &impl Serialize) -> std::io::Result<String> {
     let text = serde_json::to_string_pretty(value)?;

@@ -4,8 +4,10 @@
 //! follow the API server's rules.
 
 mod file;
+mod follow;
 mod lock;
 mod merge_patch;
+mod mirror;
 mod observe;
 mod rules;
 mod snapshot;
@@ -18,10 +20,13 @@ use std::future::Future;
 
 use jiff::Timestamp;
 
+use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError};
 
 pub use file::{FileCluster, Opening, replace as replace_file};
+pub use follow::{Follow, Following, Notice};
 pub use lock::{LockRecord, LockSeen};
+pub use mirror::{Mirror, Snapshot};
 pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
 pub use write::{Operation, Target, Write, WriteError, Written};
@@ -139,6 +144,9 @@ pub trait Listener: Send {
 
     /// The `apiVersion` in which the server gives the list, where it says so.
     fn served(&mut self, _api_version: &str) {}
+
+    /// Addresses that an object showed a moment ago, and of which it is not known yet whether another object shows them by now.
+    fn lingering(&mut self, _block: Block) {}
 
     /// One object as JSON text.
     ///

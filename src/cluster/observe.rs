@@ -6,6 +6,7 @@ use futures_util::future::try_join5;
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, Listener, Moment, Seen};
+use crate::net::Block;
 use crate::observed::{Definition, Observed, ObservedKind, ReadError, Reader};
 
 /// Where Cilium lives unless its DaemonSet says otherwise.
@@ -92,6 +93,10 @@ impl Listener for Collecting<'_> {
 
     fn served(&mut self, api_version: &str) {
         lock(self.reader).served(self.kind, api_version);
+    }
+
+    fn lingering(&mut self, block: Block) {
+        lock(self.reader).lingering(block);
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {

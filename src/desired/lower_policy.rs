@@ -6,10 +6,12 @@ use std::str::FromStr;
 use jiff::SignedDuration;
 
 use super::context::{Context, keys};
-use super::schema::{PolicySpec, TextList, WrittenLimit, WrittenLimits, WrittenProtected, WrittenWritePath};
+use super::schema::{
+    PolicySpec, TextList, WrittenLimit, WrittenLimits, WrittenProtected, WrittenUnattended, WrittenWritePath,
+};
 use super::tree::Step;
 use super::{Policy, Protected};
-use crate::model::{LimitName, Limited, Measure, NameError, WritePath, WritePathChoice};
+use crate::model::{Hazard, LimitName, Limited, Measure, NameError, WritePath, WritePathChoice};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     let write_path = match spec.write_path {
@@ -35,6 +37,11 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
         limits: limits(&spec.limits),
         failure_domain,
         protected: protected(context, &spec.protected),
+        unattended: match spec.unattended {
+            WrittenUnattended::None => Hazard::None,
+            WrittenUnattended::Disruptive => Hazard::Disruptive,
+            WrittenUnattended::Destructive => Hazard::Destructive,
+        },
     }
 }
 

@@ -28,7 +28,7 @@ use jiff::SignedDuration;
 
 use crate::lbipam::AddressPoolManifest;
 use crate::model::{
-    AddressPoolName, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName, Selector, ServiceName,
+    AddressPoolName, Hazard, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName, Selector, ServiceName,
     WritePathChoice,
 };
 use crate::net::{Block, BlockSize, Family, Range};
@@ -204,6 +204,8 @@ pub struct Policy {
     pub failure_domain: String,
     /// What is kept from changes.
     pub protected: Protected,
+    /// The worst that is done while nobody looks.
+    pub unattended: Hazard,
 }
 
 /// Nodes and pools from which nothing is taken, and whose agents need no restart because of us.
@@ -238,6 +240,7 @@ impl Default for Policy {
             limits: Policy::LIMITS.into(),
             failure_domain: Policy::FAILURE_DOMAIN.to_owned(),
             protected: Protected::default(),
+            unattended: Hazard::None,
         }
     }
 }

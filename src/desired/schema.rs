@@ -300,6 +300,9 @@ pub(super) struct PolicySpec {
     /// What is kept from changes.
     #[serde(default)]
     pub protected: WrittenProtected,
+    /// The worst that `watch` does while nobody looks; what is worse waits for a person.
+    #[serde(default)]
+    pub unattended: WrittenUnattended,
 }
 
 /// Limits by kind of change.
@@ -354,6 +357,16 @@ pub(super) struct WrittenProtected {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub pools: TextList,
+}
+
+/// Hazards.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenUnattended {
+    #[default]
+    None,
+    Disruptive,
+    Destructive,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]

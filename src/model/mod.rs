@@ -3,6 +3,7 @@
 //! Pure values without serde and without Kubernetes' wire formats: what is built here is valid, whoever built it.
 
 mod finding;
+mod hazard;
 mod ipam;
 mod limit;
 mod name;
@@ -12,6 +13,7 @@ mod version;
 mod waiver;
 
 pub use finding::{Finding, Label, Origin, Rule, Severity};
+pub use hazard::Hazard;
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
 pub use name::{AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours};

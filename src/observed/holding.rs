@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::{
     ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, ModeSeen, Node, OLD_ANNOTATION_IPV4,
-    OLD_ANNOTATION_IPV6, Observed,
+    OLD_ANNOTATION_IPV6, Observed, ObservedKind, Reader,
 };
 use crate::model::{IpamMode, NodeName, PerFamily};
 use crate::net::{Block, Family};
@@ -103,6 +105,21 @@ pub fn family_of_annotation(key: &str) -> Option<Family> {
         ANNOTATION_IPV6 | OLD_ANNOTATION_IPV6 => Some(Family::Ipv6),
         _ => None,
     }
+}
+
+/// Every block that one object shows. One that cannot be read shows none.
+pub fn blocks_shown(kind: ObservedKind, json: &str) -> Vec<Block> {
+    let mut reader = Reader::default();
+    if reader.object(kind, json).is_err() {
+        return Vec::new();
+    }
+    let observed = reader.finish(Timestamp::UNIX_EPOCH);
+    let mut blocks: Vec<Block> = observed.shown_blocks().map(|(_, block)| block).collect();
+    blocks.extend(observed.ranges_of_nobody());
+    blocks.extend(&observed.unattributed);
+    blocks.sort();
+    blocks.dedup();
+    blocks
 }
 
 impl Observed {

@@ -35,7 +35,7 @@ pub use announced::{Announced, Speaker};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState};
 pub use claimed::KeptClaims;
-pub use holding::{Holding, HoldingField, Reading, family_of_annotation};
+pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};

@@ -134,6 +134,11 @@ impl Reader {
         self.observed.blind_spots.push(BlindSpot { kind, why });
     }
 
+    /// Notes addresses that somebody had a moment ago: nobody gets them.
+    pub fn lingering(&mut self, block: Block) {
+        self.observed.unattributed.push(block);
+    }
+
     /// Where Cilium's DaemonSet lies, once it was read.
     pub fn cilium_namespace(&self) -> Option<&str> {
         self.daemon_sets.first().map(String::as_str)

@@ -6,7 +6,9 @@ use std::fmt;
 use super::lb::{AddressPoolChange, ServiceChange};
 use super::pod_pools::PodPoolChange;
 use crate::claims::ClaimGuard;
-use crate::model::{AddressPoolName, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath};
+use crate::model::{
+    AddressPoolName, Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath,
+};
 use crate::net::Block;
 use crate::observed::{HoldingField, NodeConfigApi, OperatorAttention};
 
@@ -137,17 +139,6 @@ pub enum Action {
     Update,
     /// The node loses its block.
     Release,
-}
-
-/// What a change means for workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hazard {
-    /// Nothing that runs is touched.
-    None,
-    /// The agent of the node must be restarted before it takes effect.
-    Disruptive,
-    /// Pods may run on what is taken away, or a Service may lose an address.
-    Destructive,
 }
 
 /// The write, field by field.

@@ -1,14 +1,14 @@
 //! From the parts of a plan to the words and JSON of its document.
 
 use super::blocked::Blocked;
-use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, Hazard, NodeChange, Reason};
+use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, Reason};
 use super::document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FindingDocument, GuardDocument, OriginDocument,
     RefusalDocument,
 };
 use super::document_lb::hazard_text;
 use super::limits::Refusal;
-use crate::model::{Finding, Origin};
+use crate::model::{Finding, Hazard, Origin};
 use crate::net::Block;
 use crate::observed::range_setting;
 

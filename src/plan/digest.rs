@@ -63,6 +63,8 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         limits,
         failure_domain,
         protected: Protected { nodes, pools },
+        // It says who applies a plan, not what is in it.
+        unattended: _,
     } = &desired.policy;
     let limits: Vec<String> = limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let protected = (nodes.iter().map(ToString::to_string)).chain(pools.iter().map(|pool| format!("pool:{pool}")));

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Plan;
 use super::change::{Change, Target};
 use super::document::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
 use super::lb::{AddressPoolChange, LossTime, LostAddress, PoolAction, ServiceAction, ServiceChange, ServiceEffect};
-use super::{Hazard, Plan};
 use crate::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Gain, Translation};
+use crate::model::Hazard;
 use crate::observed::FIELD_MANAGER;
 
 /// Counts of pools and Services.

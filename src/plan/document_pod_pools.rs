@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Plan;
 use super::change::{Change, Target};
 use super::document::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
 use super::lb::PoolAction;
 use super::pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
-use super::{Hazard, Plan};
+use crate::model::Hazard;
 use crate::observed::Observed;
 
 /// Counts of `CiliumPodIPPool`s and of the `CiliumNodeConfig`s that choose among them.

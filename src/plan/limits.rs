@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::{Action, Change, Hazard, NodeChange, node_changes};
+use super::change::{Action, Change, NodeChange, node_changes};
 use super::lb::{self, Effects};
 use super::pod_pools::PodPoolObject;
 use crate::desired::{Desired, Policy};
-use crate::model::{LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
+use crate::model::{Hazard, LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
 use crate::observed::{Observed, Protection};
 
 /// Why changes may not be applied together.

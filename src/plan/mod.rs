@@ -21,6 +21,7 @@ mod pins;
 mod pod_pools;
 mod pool_use;
 mod staleness;
+mod unattended;
 mod undo;
 mod write_path;
 
@@ -30,8 +31,8 @@ use crate::model::{Finding, Waiver};
 
 pub use blocked::{Blocked, BlockedReason};
 pub use change::{
-    Action, Change, CiliumNodeObject, Drift, Edit, Hazard, NodeChange, NodeConfigEdit, NodeConfigObject,
-    PassedOverPool, Reason, Sequence, Target, node_changes,
+    Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, PassedOverPool,
+    Reason, Sequence, Target, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::{foreign_ranges, plan};
@@ -49,6 +50,7 @@ pub use limits::{Refusal, exceeded_limits, refusals};
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub use pool_use::{PoolUse, pool_use};
 pub use staleness::{Staleness, shows, still_wanted};
+pub use unattended::{Unattended, unattended};
 pub use undo::plan_undo;
 pub use write_path::HOSTNAME_LABEL;
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::blocked::BlockedReason;
-use super::change::{Action, Edit, Hazard, NodeChange, PassedOverPool, Reason};
+use super::change::{Action, Edit, NodeChange, PassedOverPool, Reason};
 use super::pins::{Others, PinOutcome};
 use super::undo;
 use super::write_path::{Paths, Route};
 use crate::alloc::{Assigned, Outcome, PassedOver, PoolId, Supply};
 use crate::desired::Desired;
-use crate::model::{Origin, PerFamily, PoolName};
+use crate::model::{Hazard, Origin, PerFamily, PoolName};
 use crate::net::{Block, Family};
 use crate::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed, Reading};
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocked::{Blocked, BlockedReason};
-use super::change::{Action, Change, Edit, Hazard, NodeChange, Reason, Target, node_changes};
+use super::change::{Action, Change, Edit, NodeChange, Reason, Target, node_changes};
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::lb::{self, Effects};
 use super::pins::Others;
 use super::{Plan, digest};
 use crate::check;
 use crate::desired::Desired;
-use crate::model::{Finding, NodeName, Waiver};
+use crate::model::{Finding, Hazard, NodeName, Waiver};
 use crate::net::Block;
 use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_annotation};
 

@@ -4,6 +4,7 @@ mod ledger;
 mod lock;
 mod prepare;
 mod settle;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +18,8 @@ use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, pl
 use crate::source::read_directory;
 
 pub use lock::{Lock, LockWish, hold, take};
-pub use settle::{Applied, BATCH, Sending, apply_until_settled};
+pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
+pub use watch::{News, Waiting, Watch, watch};
 
 /// What a directory asks for, with everything that is wrong with it.
 #[derive(Debug)]

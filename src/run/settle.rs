@@ -67,12 +67,23 @@ impl Applied {
     }
 }
 
+/// What becomes of changes that lost a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostRaces {
+    /// They are planned again at once, and sent again if they are still what was approved.
+    PlannedAgain,
+    /// They are left to whoever plans next.
+    Left,
+}
+
 /// How changes are sent.
 pub struct Sending<'s> {
     /// Changes whose blocks are claimed together.
     pub batch: NonZeroUsize,
     /// Writes that are under way at the same time.
     pub parallelism: NonZeroUsize,
+    /// Those that lose a race.
+    pub lost_races: LostRaces,
     /// Asks for an end.
     pub stop: &'s Stop,
     /// Hears of each outcome.
@@ -102,7 +113,7 @@ pub async fn apply_until_settled<C: Cluster>(
     while idle < IDLE_ROUNDS {
         let before = applied.applied();
         failure = round(cluster, job, &observed, due, &mut applied, sending).await;
-        if failure.is_some() || !applied.has_superseded() {
+        if failure.is_some() || !applied.has_superseded() || sending.lost_races == LostRaces::Left {
             break;
         }
         (observed, due) = match look_again(cluster, job, &named, &mut applied).await {

@@ -1,5 +1,7 @@
 //! Reads the directory: every YAML file of it, at any depth. Only reads, and never outside the directory.
 
+mod events;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +11,8 @@ use std::sync::Arc;
 
 use crate::desired::{Documents, SourceFile};
 use crate::model::{Finding, Origin, Rule, Severity};
+
+pub use events::DirectoryEvents;
 
 /// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
 const LARGEST_FILE: u64 = 8 * 1024 * 1024;

@@ -13,7 +13,7 @@ use cilium_ipam::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle
 use cilium_ipam::model::{ServiceName, Waiver};
 use cilium_ipam::observed::Observed;
 use cilium_ipam::plan::{LossTime, Plan};
-use cilium_ipam::run::{BATCH, Job, Sending, apply_until_settled, load, observe_and_plan};
+use cilium_ipam::run::{BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan};
 use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Random, wait_until};
 use tokio::runtime::Runtime;
@@ -111,8 +111,13 @@ impl Bench {
                 return None;
             }
             let (stop, mut on_event) = (Stop::default(), |_: Event<'_>| {});
-            let mut sending =
-                Sending { batch: BATCH, parallelism: NonZeroUsize::MIN, stop: &stop, on_event: &mut on_event };
+            let mut sending = Sending {
+                batch: BATCH,
+                parallelism: NonZeroUsize::MIN,
+                lost_races: LostRaces::PlannedAgain,
+                stop: &stop,
+                on_event: &mut on_event,
+            };
             let (applied, failure) =
                 apply_until_settled(&cluster, &job, observed, plan.changes.clone(), &mut sending).await;
             assert!(failure.is_none() && applied.remaining().count() == 0, "{failure:?} {applied:?}");

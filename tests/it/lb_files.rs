@@ -1,8 +1,9 @@
 //! LoadBalancer pools and pins planned against cluster files: what must be named, refused or left alone.
 
 use cilium_ipam::desired::{Documents, SourceFile, lower};
+use cilium_ipam::model::Hazard;
 use cilium_ipam::observed::{ObservedKind, Reader};
-use cilium_ipam::plan::{Hazard, PlanDocument, plan};
+use cilium_ipam::plan::{PlanDocument, plan};
 use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, node, pool};

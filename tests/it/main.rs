@@ -29,3 +29,4 @@ mod server;
 mod support;
 mod tidy;
 mod undo;
+mod watch;

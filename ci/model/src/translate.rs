@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use cilium_ipam::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Resting};
 use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::{Labels, NodeName, PerFamily};
+use cilium_ipam::model::{Hazard, Labels, NodeName, PerFamily};
 use cilium_ipam::net::Block;
 use cilium_ipam::observed::{
     ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode, ObjectVersion,
     Observed, OperatorAttention, Protection,
 };
-use cilium_ipam::plan::{Action, Edit, Hazard, NodeChange, Reason};
+use cilium_ipam::plan::{Action, Edit, NodeChange, Reason};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::state::{BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Rest, Seen, Spoken};

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use cilium_ipam::apply::Stop;
 use cilium_ipam::cluster::Cluster;
 use cilium_ipam::plan::Plan;
-use cilium_ipam::run::{Job, Loaded, Sending, apply_until_settled, observe_and_plan};
+use cilium_ipam::run::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan};
 
 /// What an apply came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,8 @@ async fn apply<C: Cluster>(cluster: C, loaded: &Loaded, Speed { batch, paralleli
     let job = Job::files(loaded);
     let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else { return Ended::Failed };
     let stop = Stop::default();
-    let mut sending = Sending { batch, parallelism, stop: &stop, on_event: &mut |_| {} };
+    let mut sending =
+        Sending { batch, parallelism, lost_races: LostRaces::PlannedAgain, stop: &stop, on_event: &mut |_| {} };
     match apply_until_settled(&cluster, &job, observed, plan.changes, &mut sending).await {
         (applied, None) => Ended::Applied(applied.applied()),
         (_, Some(_)) => Ended::Failed,

@@ -3,6 +3,7 @@
 //! Decides nothing: sends what it is given, waits for a server that is busy, and says what came of it.
 
 mod connection;
+mod follow;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};

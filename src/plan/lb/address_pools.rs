@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::change::{Change, Hazard, Target};
+use super::super::change::{Change, Target};
 use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{LbPlan, blocked, hidden};
 use crate::claims::Claims;
 use crate::desired::{Desired, WantedAddressPool};
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, LbRules, Translation};
-use crate::model::{AddressPoolName, OWNER_LABEL, ObjectVersion};
+use crate::model::{AddressPoolName, Hazard, OWNER_LABEL, ObjectVersion};
 use crate::net::{Range, RangeIndex};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 use crate::plan::BlockedReason;

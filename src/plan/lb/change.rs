@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, Translation};
-use crate::model::{AddressPoolName, ObjectVersion, Origin, ServiceName};
-use crate::plan::Hazard;
+use crate::model::{AddressPoolName, Hazard, ObjectVersion, Origin, ServiceName};
 
 /// What a change does to a pool, in the order in which changes are sent: what takes addresses away goes before what adds them, so that a
 /// pool that moves to another name never overlaps itself.

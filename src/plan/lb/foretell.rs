@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::super::change::{Change, Hazard};
+use super::super::change::Change;
 use super::world::World;
 use crate::lbipam::{Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, settle};
-use crate::model::ServiceName;
+use crate::model::{Hazard, ServiceName};
 use crate::net::{Family, Range};
 use crate::observed::{Observed, ObservedKind};
 

@@ -1,12 +1,12 @@
 //! What about LoadBalancer addresses speaks against applying a plan as a whole.
 
-use super::super::change::{Change, Hazard};
+use super::super::change::Change;
 use super::super::limits::Refusal;
 use super::change::PoolAction;
 use super::foretell::Effects;
 use crate::desired::Desired;
 use crate::lbipam::Certainty;
-use crate::model::{AddressPoolName, Rule, Waiver};
+use crate::model::{AddressPoolName, Hazard, Rule, Waiver};
 use crate::observed::Observed;
 
 /// Services that a refusal names; more are counted.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::super::change::{Change, Hazard, Target};
+use super::super::change::{Change, Target};
 use super::change::{ServiceAction, ServiceChange, annotation_value};
 use super::obstacle::LbObstacle;
 use super::world::World;
@@ -12,7 +12,7 @@ use crate::desired::{Desired, ServicePin};
 use crate::lbipam::{
     ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts, may_share,
 };
-use crate::model::{Finding, ObjectRef, Rule, ServiceName, Severity};
+use crate::model::{Finding, Hazard, ObjectRef, Rule, ServiceName, Severity};
 use crate::net::Range;
 use crate::observed::{Observed, ObservedKind};
 use crate::plan::{Blocked, BlockedReason};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::super::Blocked;
-use super::super::change::{Change, Hazard, Target};
+use super::super::change::{Change, Target};
 use super::super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::address_pools::Users;
 use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
@@ -13,7 +13,7 @@ use super::obstacle::LbObstacle;
 use super::{Effects, blocked, hidden};
 use crate::desired::Desired;
 use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Translation};
-use crate::model::{AddressPoolName, ServiceName};
+use crate::model::{AddressPoolName, Hazard, ServiceName};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 
 /// The same when the undo plan is made and when it is applied, and so the worst that it may be: what Services get in between must not make

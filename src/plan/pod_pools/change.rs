@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::lbipam::WrittenSelector;
-use crate::model::{NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector};
+use crate::model::{Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector};
 use crate::net::{Block, Family};
 use crate::observed::{DEFAULT_POOL_SETTING, NodeConfigApi, PodRanges};
-use crate::plan::change::{Hazard, Target};
+use crate::plan::change::Target;
 use crate::plan::lb::PoolAction;
 
 /// One change of one object that makes a pool of the files work in ipam `multi-pool`.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::desired::{Desired, Pool, PoolState};
-use crate::model::{NodeName, PoolName};
+use crate::model::{Hazard, NodeName, PoolName};
 use crate::observed::{DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource};
 use crate::plan::blocked::BlockedReason;
-use crate::plan::change::{Hazard, Target};
+use crate::plan::change::Target;
 
 /// What the names of ours begin with.
 const PREFIX: &str = "cilium-ipam-pool-";

@@ -6,13 +6,13 @@ use super::super::decide::foreign_ranges;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::desired::{Desired, Pool, PoolState};
-use crate::model::{OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
+use crate::model::{Hazard, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
 use crate::net::{Block, Family, Range, RangeIndex, merge};
 use crate::observed::{
     BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges, SeenPodPool,
 };
 use crate::plan::blocked::BlockedReason;
-use crate::plan::change::{Hazard, Target};
+use crate::plan::change::Target;
 
 /// Bits that an IPv6 CIDR may have more than its blocks.
 const WIDEST: u8 = 16;

@@ -8,7 +8,7 @@ use cilium_ipam::apply::{Event, Outcome, Stop};
 use cilium_ipam::cluster::{ClusterError, Extent, FileCluster, Opening, observe, snapshot};
 use cilium_ipam::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
 use cilium_ipam::plan::{AddressPoolChange, Change, Plan, node_changes};
-use cilium_ipam::run::{Applied, Job, Sending, apply_until_settled};
+use cilium_ipam::run::{Applied, Job, LostRaces, Sending, apply_until_settled};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -61,7 +61,8 @@ fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applie
     let mut on_event = |_: Event<'_>| {};
     // Few at a time, so that a small file has several batches.
     let (batch, parallelism) = (NonZeroUsize::MIN.saturating_add(1), NonZeroUsize::MIN.saturating_add(2));
-    let mut sending = Sending { batch, parallelism, stop: &stop, on_event: &mut on_event };
+    let mut sending =
+        Sending { batch, parallelism, lost_races: LostRaces::PlannedAgain, stop: &stop, on_event: &mut on_event };
     let job = Job::files(worlds::directory());
     let (applied, failure) = block_on(apply_until_settled(cluster, &job, observed, plan.changes, &mut sending));
     let is_last = |why: &str| why.contains(LAST_VERSION);

@@ -15,7 +15,7 @@ use cilium_ipam::cluster::{
     Cluster, ClusterError, Listener, LockSeen, Moment, Seen, Target, Write, WriteError, Written,
 };
 use cilium_ipam::observed::{ObjectVersion, ObservedKind};
-use cilium_ipam::run::{BATCH, Job, Loaded, Sending, apply_until_settled, load, observe_and_plan};
+use cilium_ipam::run::{BATCH, Job, Loaded, LostRaces, Sending, apply_until_settled, load, observe_and_plan};
 use testbed::ControlPlane;
 use xtask::line::Line;
 use xtask::pools::Pools;
@@ -159,7 +159,8 @@ async fn apply_all(cluster: &Watched, loaded: &Loaded, nodes: usize) -> Result<(
     let (observed, plan) = observe_and_plan(cluster, &job).await?;
     let stop = Stop::default();
     let parallelism = NonZeroUsize::new(CONNECTIONS).context("no connections")?;
-    let mut sending = Sending { batch: BATCH, parallelism, stop: &stop, on_event: &mut |_| {} };
+    let mut sending =
+        Sending { batch: BATCH, parallelism, lost_races: LostRaces::PlannedAgain, stop: &stop, on_event: &mut |_| {} };
     let (applied, failure) = apply_until_settled(cluster, &job, observed, plan.changes, &mut sending).await;
     if let Some(error) = failure {
         bail!(error);

@@ -1,0 +1,75 @@
+//! Follows a kind by a Kubernetes watch.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use http::{Request, StatusCode};
+use kube::core::WatchEvent;
+use serde_json::Value;
+
+use super::{LiveCluster, chain, escaped};
+use crate::cluster::{ClusterError, Follow, Following, Notice};
+use crate::observed::ObservedKind;
+
+/// How long the server keeps a watch open, in seconds; about what client-go asks for.
+const OPEN: u64 = 300;
+
+/// A connection that is silent for longer than the server keeps it open has been lost on the way.
+const SILENCE: Duration = Duration::from_secs(OPEN + 30);
+
+impl Follow for LiveCluster {
+    async fn follow(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        from: u64,
+        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+    ) -> Result<Following, ClusterError> {
+        let query = kind.query(namespace);
+        let parameters: String =
+            query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
+        let mut outcome = Following::Lost("the server serves it no more".to_owned());
+        for path in &query.paths {
+            let options = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={OPEN}&resourceVersion={from}");
+            match self.events(&format!("{path}?{options}{parameters}"), hear).await {
+                Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {}
+                Err(kube::Error::Api(status)) if must_be_listed_again(status.code) => {
+                    outcome = Following::Lost(status.message.clone());
+                    break;
+                }
+                Err(kube::Error::Api(status)) if status.code == StatusCode::UNAUTHORIZED.as_u16() => {
+                    // What is wrong with them is said by the next attempt.
+                    let _ = self.reconnect().await;
+                    return Err(ClusterError::Unreachable(status.message.clone()));
+                }
+                Err(error) => return Err(ClusterError::Unreachable(chain(&error))),
+                Ok(following) => return Ok(following),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+impl LiveCluster {
+    async fn events(&self, uri: &str, hear: &mut (dyn FnMut(Notice<'_>) + Send)) -> Result<Following, kube::Error> {
+        let request = Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let client = self.client.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let mut events = std::pin::pin!(client.request_events::<Value>(request).await?);
+        loop {
+            let Ok(event) = tokio::time::timeout(SILENCE, events.try_next()).await else {
+                return Ok(Following::Closed);
+            };
+            match event? {
+                None => return Ok(Following::Closed),
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => hear(Notice::Changed(&object)),
+                Some(WatchEvent::Deleted(object)) => hear(Notice::Gone(&object)),
+                Some(WatchEvent::Bookmark(mark)) => hear(Notice::Reached(&mark.metadata.resource_version)),
+                Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
+            }
+        }
+    }
+}
+
+fn must_be_listed_again(code: u16) -> bool {
+    [StatusCode::GONE, StatusCode::FORBIDDEN].iter().any(|status| status.as_u16() == code)
+}

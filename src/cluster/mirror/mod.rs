@@ -1,0 +1,178 @@
+//! A cluster kept in memory, in step with the one that it mirrors: read once, then followed.
+//!
+//! It keeps what the claims ask of a list. Kinds that tell who has a block are followed from one moment on, each at its own pace; so a
+//! block that vanishes from one of them lingers, as nobody's, until all of them have reached that moment: by then it is known whether
+//! another object shows it. What we write ourselves must show before anything is read again. When somebody else changes the claims, all
+//! is read anew.
+
+mod record;
+mod snapshot;
+mod state;
+
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
+
+use self::record::Recorder;
+use self::state::{Heard, State};
+use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Write, WriteError, Written, observe};
+use crate::observed::ObservedKind;
+
+pub use self::snapshot::Snapshot;
+
+/// First pause after something went wrong; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How often a kind that is not served or hidden is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Why all is read anew.
+enum End {
+    Demanded,
+    Trouble(String),
+}
+
+/// A mirror.
+#[derive(Debug)]
+pub struct Mirror<C> {
+    cluster: C,
+    state: Mutex<State>,
+    /// Something that matters has changed.
+    moved: Notify,
+    /// All must be read anew.
+    lost: Notify,
+}
+
+impl<C: Follow> Mirror<C> {
+    /// An empty one.
+    pub fn new(cluster: C) -> Mirror<C> {
+        Mirror { cluster, state: Mutex::default(), moved: Notify::new(), lost: Notify::new() }
+    }
+
+    /// Keeps it in step, for as long as it is polled.
+    pub async fn keep(&self) -> Infallible {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let began = Instant::now();
+            let end = match self.read_all().await {
+                Ok(()) => self.follow_all().await,
+                Err(error) => End::Trouble(error.to_string()),
+            };
+            if began.elapsed() >= LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            if let End::Trouble(why) = end {
+                self.tell(why);
+                rest(&mut pause).await;
+            }
+        }
+    }
+
+    fn tell(&self, trouble: String) {
+        self.lock().trouble = Some(trouble);
+        self.moved.notify_one();
+    }
+
+    /// Waits until something that matters has changed since the last time.
+    pub async fn moved(&self) {
+        self.moved.notified().await;
+    }
+
+    /// Why it cannot be kept in step at the moment.
+    pub fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    /// Everything as it is now; `None` while it was not read yet, or does not show yet what we wrote.
+    pub fn snapshot(&self) -> Option<Snapshot<'_, C>> {
+        let state = self.lock();
+        state.is_complete().then(|| Snapshot::new(self, &state))
+    }
+
+    /// Asks for everything to be read anew.
+    pub fn read_anew(&self) {
+        self.lost.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the order that plans read in, and held to the same.
+    async fn read_all(&self) -> Result<(), ClusterError> {
+        let recorder = Recorder::new(&self.cluster);
+        observe(&recorder, Extent::Plan).await?;
+        self.lock().replace(recorder.kinds());
+        self.moved.notify_one();
+        Ok(())
+    }
+
+    /// Until something demands that all is read anew.
+    async fn follow_all(&self) -> End {
+        let mut followers: FuturesUnordered<_> =
+            ObservedKind::OF_PLANS.into_iter().map(|kind| self.follow_kind(kind)).collect();
+        tokio::select! {
+            end = followers.next() => end.unwrap_or(End::Demanded),
+            () = self.lost.notified() => End::Demanded,
+        }
+    }
+
+    async fn follow_kind(&self, kind: ObservedKind) -> End {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let Some((seen, namespace, from)) = self.lock().position(kind) else { return End::Demanded };
+            if seen != Seen::All {
+                tokio::time::sleep(ASK_AGAIN).await;
+                if matches!(record::look(&self.cluster, kind, &namespace).await, Ok(now) if now != seen) {
+                    return End::Demanded;
+                }
+                continue;
+            }
+            let began = Instant::now();
+            let mut hear = |notice: Notice<'_>| self.hear(kind, notice);
+            match self.cluster.follow(kind, &namespace, from, &mut hear).await {
+                Ok(Following::Closed) if began.elapsed() >= LONGEST_PAUSE => pause = FIRST_PAUSE,
+                Ok(Following::Closed) => rest(&mut pause).await,
+                Ok(Following::Lost(why)) => {
+                    return End::Trouble(format!("{} cannot be watched: {why}", kind.resource()));
+                }
+                Err(error) => {
+                    self.tell(error.to_string());
+                    rest(&mut pause).await;
+                }
+            }
+        }
+    }
+
+    fn hear(&self, kind: ObservedKind, notice: Notice<'_>) {
+        let heard = self.lock().hear(kind, notice);
+        match heard {
+            Heard::Nothing => {}
+            Heard::Change => self.moved.notify_one(),
+            Heard::ReadAnew => self.lost.notify_one(),
+        }
+    }
+
+    async fn write(&self, write: &Write) -> Result<Written, WriteError> {
+        self.lock().writing(&write.target);
+        let answer = self.cluster.write(write).await;
+        let heard = self.lock().written(write, &answer);
+        match heard {
+            Heard::Nothing | Heard::Change => {}
+            Heard::ReadAnew => self.lost.notify_one(),
+        }
+        answer
+    }
+}
+
+async fn rest(pause: &mut Duration) {
+    tokio::time::sleep(pause.mul_f64(fastrand::f64() / 2.0 + 0.75)).await;
+    *pause = LONGEST_PAUSE.min(*pause * 2);
+}

@@ -1,0 +1,373 @@
+//! What a mirror knows, and what each notice does to it. Pure, so that every order of notices can be tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
+use crate::net::Block;
+use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObservedKind, blocks_shown, slim};
+
+/// Kinds that tell who has a block.
+const WITH_BLOCKS: [ObservedKind; 3] = [ObservedKind::Node, ObservedKind::CiliumNode, ObservedKind::CiliumNodeConfig];
+
+/// What came of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Nothing,
+    Change,
+    ReadAnew,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) kinds: BTreeMap<ObservedKind, Kept>,
+    /// Blocks that vanished from an object, with the moment.
+    vanished: Vec<(Block, u64)>,
+    /// Our writes that do not show yet, by object; the end of time for a deletion.
+    owed: BTreeMap<(ObservedKind, String), u64>,
+    /// Version of the claims that we wrote last.
+    claims_written: u64,
+    /// The claims are being written: whose a newer version is will be known with the answer.
+    is_writing_claims: bool,
+    pub(super) trouble: Option<String>,
+}
+
+/// One kind. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) seen: Seen,
+    /// Where it was listed.
+    namespace: String,
+    pub(super) served: Option<String>,
+    /// The moment of the list.
+    listed_at: u64,
+    /// All that happened up to this moment is known.
+    reached: u64,
+    objects: Arc<BTreeMap<String, Object>>,
+}
+
+#[derive(Clone, Debug)]
+struct Object {
+    version: u64,
+    /// A digest of what is read of it, its version aside.
+    meaning: u64,
+    blocks: Vec<Block>,
+    json: Arc<str>,
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+fn key(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    full_name(&text("namespace"), &text("name"))
+}
+
+fn full_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+impl Object {
+    fn new(kind: ObservedKind, object: &Value) -> Object {
+        let mut slimmed = slim(kind, object);
+        let json: Arc<str> = slimmed.to_string().into();
+        slimmed["metadata"]["resourceVersion"] = Value::Null;
+        let mut meaning = DefaultHasher::new();
+        slimmed.to_string().hash(&mut meaning);
+        let blocks = if WITH_BLOCKS.contains(&kind) { blocks_shown(kind, &json) } else { Vec::new() };
+        Object { version: version(object), meaning: meaning.finish(), blocks, json }
+    }
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub(super) fn of(namespace: &str) -> Kept {
+        let namespace = namespace.to_owned();
+        Kept { seen: Seen::All, namespace, served: None, listed_at: 0, reached: 0, objects: Arc::default() }
+    }
+
+    pub(super) fn begin(&mut self, version: &str) {
+        self.listed_at = version.parse().unwrap_or(0);
+        self.reached = self.listed_at;
+    }
+
+    pub(super) fn put(&mut self, kind: ObservedKind, object: &Value) {
+        Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
+    }
+
+    pub(super) fn objects(&self) -> impl Iterator<Item = &str> {
+        self.objects.values().map(|object| &*object.json)
+    }
+
+    /// The moment that a list of it shows. Of the claims it is that of their last change by somebody else: what we changed since is known.
+    pub(super) fn shown_version(&self, kind: ObservedKind) -> u64 {
+        if kind == ObservedKind::Claims { self.listed_at } else { self.reached }
+    }
+}
+
+impl State {
+    /// Begins anew with what was just listed.
+    pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>) {
+        self.kinds = kinds;
+        self.vanished.clear();
+        self.trouble = None;
+        self.owed.clear();
+        self.claims_written = self.claims_written.max(self.claims_seen());
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        !self.kinds.is_empty() && self.owed.is_empty()
+    }
+
+    /// Where to go on with a kind.
+    pub(super) fn position(&self, kind: ObservedKind) -> Option<(Seen, String, u64)> {
+        let kept = self.kinds.get(&kind)?;
+        Some((kept.seen.clone(), kept.namespace.clone(), kept.reached))
+    }
+
+    /// Blocks that vanished somewhere, and may have come up elsewhere in what was not heard yet.
+    pub(super) fn lingering(&self) -> BTreeSet<Block> {
+        let mut lingering: BTreeSet<Block> = self.vanished.iter().map(|(block, _)| *block).collect();
+        if !lingering.is_empty() {
+            let kinds = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
+            let shown = kinds.flat_map(|kept| kept.objects.values()).flat_map(|object| &object.blocks);
+            shown.for_each(|block| {
+                lingering.remove(block);
+            });
+        }
+        lingering
+    }
+
+    pub(super) fn hear(&mut self, kind: ObservedKind, notice: Notice<'_>) -> Heard {
+        self.trouble = None;
+        let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        let heard = match notice {
+            Notice::Reached(version) => {
+                kept.reached = kept.reached.max(version.parse().unwrap_or(0));
+                Heard::Nothing
+            }
+            Notice::Changed(object) => self.changed(kind, object),
+            Notice::Gone(object) => self.gone(kind, object),
+        };
+        let is_known = self.forget_vanished();
+        match heard {
+            Heard::Nothing if is_known => Heard::Change,
+            heard => heard,
+        }
+    }
+
+    fn changed(&mut self, kind: ObservedKind, object: &Value) -> Heard {
+        let (key, at) = (key(object), version(object));
+        let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        kept.reached = kept.reached.max(at);
+        if kept.objects.get(&key).is_some_and(|known| known.version > at) {
+            return Heard::Nothing;
+        }
+        let was_paid = self.owed.get(&(kind, key.clone())).is_some_and(|owed| *owed <= at);
+        if was_paid {
+            self.owed.remove(&(kind, key.clone()));
+        }
+        let new = Object::new(kind, object);
+        let old = Arc::make_mut(&mut kept.objects).insert(key, new.clone());
+        let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
+        for block in old.into_iter().flat_map(|old| old.blocks).filter(|block| !new.blocks.contains(block)) {
+            self.vanished.push((block, at));
+        }
+        match kind {
+            ObservedKind::Claims if !self.is_writing_claims && at > self.claims_written => Heard::ReadAnew,
+            // The settings lie beside it.
+            ObservedKind::CiliumDaemonSet if !is_same => Heard::ReadAnew,
+            _ if is_same && !was_paid => Heard::Nothing,
+            _ => Heard::Change,
+        }
+    }
+
+    fn gone(&mut self, kind: ObservedKind, object: &Value) -> Heard {
+        let (key, at) = (key(object), version(object));
+        let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        kept.reached = kept.reached.max(at);
+        let old = Arc::make_mut(&mut kept.objects).remove(&key);
+        self.vanished.extend(old.into_iter().flat_map(|old| old.blocks).map(|block| (block, at)));
+        self.owed.remove(&(kind, key));
+        match kind {
+            ObservedKind::Claims | ObservedKind::CiliumDaemonSet => Heard::ReadAnew,
+            _ => Heard::Change,
+        }
+    }
+
+    /// Whether something vanished for good: all that could tell where it went has been heard.
+    fn forget_vanished(&mut self) -> bool {
+        let reached = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
+        let reached = reached.filter(|kept| kept.seen == Seen::All).map(|kept| kept.reached).min().unwrap_or(0);
+        let before = self.vanished.len();
+        self.vanished.retain(|(_, at)| *at > reached);
+        self.vanished.len() < before
+    }
+
+    fn claims_seen(&self) -> u64 {
+        let kept = self.kinds.get(&ObservedKind::Claims);
+        kept.and_then(|kept| kept.objects.values().map(|object| object.version).max()).unwrap_or(0)
+    }
+
+    /// A write is about to be sent.
+    pub(super) fn writing(&mut self, target: &Target) {
+        self.is_writing_claims |= *target == Target::Claims;
+    }
+
+    /// A write was answered.
+    pub(super) fn written(&mut self, write: &Write, answer: &Result<Written, WriteError>) -> Heard {
+        if let Ok(Written { version }) = answer {
+            let at = match &write.operation {
+                Operation::Delete(_) => u64::MAX,
+                Operation::Patch(_) | Operation::Apply(_) | Operation::Create(_) => {
+                    version.resource_version.parse().unwrap_or(0)
+                }
+            };
+            self.owe(&write.target, at);
+        }
+        if write.target != Target::Claims {
+            return Heard::Nothing;
+        }
+        self.is_writing_claims = false;
+        if let Ok(Written { version }) = answer {
+            self.claims_written = self.claims_written.max(version.resource_version.parse().unwrap_or(0));
+        }
+        if self.claims_seen() > self.claims_written { Heard::ReadAnew } else { Heard::Nothing }
+    }
+
+    fn owe(&mut self, target: &Target, at: u64) {
+        let Some((kind, key)) = object_of(target) else { return };
+        let Some(kept) = self.kinds.get(&kind).filter(|kept| kept.seen == Seen::All) else { return };
+        let shown = kept.objects.get(&key).map(|object| object.version);
+        let is_shown = match (at, shown) {
+            (u64::MAX, shown) => shown.is_none(),
+            (at, Some(shown)) => shown >= at,
+            // It is gone again, or is not heard of yet.
+            (at, None) => kept.reached >= at,
+        };
+        if !is_shown {
+            self.owed.insert((kind, key), at);
+        }
+    }
+}
+
+/// The object of a target, as it is kept; the lock is not.
+fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
+    Some(match target {
+        Target::Node(name) => (ObservedKind::Node, name.to_string()),
+        Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
+        Target::NodeConfig(_, namespace, name) => (ObservedKind::CiliumNodeConfig, full_name(namespace, name)),
+        Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
+        Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
+        Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
+        Target::Claims => (ObservedKind::Claims, full_name(OWN_NAMESPACE, CLAIMS_NAME)),
+        Target::Lock => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::ObjectVersion;
+
+    fn object(name: &str, at: u64, block: Option<&str>) -> Value {
+        let blocks: Vec<&str> = block.into_iter().collect();
+        let metadata = json!({"name": name, "uid": format!("{name}-uid"), "resourceVersion": at.to_string()});
+        json!({"metadata": metadata, "spec": {"podCIDRs": blocks, "ipam": {"podCIDRs": blocks}}})
+    }
+
+    fn claims(at: u64) -> Value {
+        let metadata = json!({"namespace": OWN_NAMESPACE, "name": CLAIMS_NAME, "resourceVersion": at.to_string()});
+        json!({"metadata": metadata})
+    }
+
+    /// Node `n` with a block, read at 10, and no CiliumNodes.
+    fn state() -> State {
+        let kinds = [ObservedKind::Claims, ObservedKind::CiliumNode, ObservedKind::Node];
+        let mut kept: BTreeMap<ObservedKind, Kept> = kinds.map(|kind| (kind, Kept::of(""))).into();
+        for one in kept.values_mut() {
+            one.begin("10");
+        }
+        kept.get_mut(&ObservedKind::Node).unwrap().put(ObservedKind::Node, &object("n", 5, Some("10.0.0.0/24")));
+        kept.get_mut(&ObservedKind::Claims).unwrap().put(ObservedKind::Claims, &claims(9));
+        let mut state = State::default();
+        state.replace(kept);
+        state
+    }
+
+    fn lingering(state: &State) -> Vec<String> {
+        state.lingering().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_block_that_vanishes_lingers_until_it_is_known_where_it_went() {
+        let mut state = state();
+        assert_eq!(state.hear(ObservedKind::Node, Notice::Gone(&object("n", 12, Some("10.0.0.0/24")))), Heard::Change);
+        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&object("n", 13, None))), Heard::Change);
+        assert_eq!(lingering(&state), ["10.0.0.0/24"]);
+        // The agent had started before the Node was deleted, which is heard of only now.
+        state.hear(ObservedKind::CiliumNode, Notice::Changed(&object("n", 11, Some("10.0.0.0/24"))));
+        assert_eq!(lingering(&state), [""; 0], "an object shows it");
+        state.hear(ObservedKind::CiliumNode, Notice::Gone(&object("n", 14, Some("10.0.0.0/24"))));
+        assert_eq!(lingering(&state), ["10.0.0.0/24"], "and then none does, but the Node may");
+        assert_eq!(state.hear(ObservedKind::Node, Notice::Reached("20")), Heard::Change);
+        assert_eq!(lingering(&state), [""; 0]);
+    }
+
+    #[test]
+    fn what_says_nothing_new_wakes_nobody() {
+        let mut state = state();
+        let heartbeat = object("n", 11, Some("10.0.0.0/24"));
+        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&heartbeat)), Heard::Nothing);
+        let kept = &state.kinds[&ObservedKind::Node];
+        assert!(kept.objects().any(|json| json.contains(r#""resourceVersion":"11""#)), "but its version counts");
+        assert_eq!(state.position(ObservedKind::Node).unwrap().2, 11);
+        let late = object("n", 6, None);
+        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&late)), Heard::Nothing);
+        assert_eq!(lingering(&state), [""; 0]);
+    }
+
+    fn write(target: Target) -> Write {
+        Write { target, operation: Operation::Patch(json!({})) }
+    }
+
+    fn answered(at: u64) -> Result<Written, WriteError> {
+        Ok(Written { version: ObjectVersion { uid: "u".to_owned(), resource_version: at.to_string() } })
+    }
+
+    #[test]
+    fn what_we_wrote_must_show_first() {
+        let mut state = state();
+        let target = Target::Node("n".parse().unwrap());
+        state.written(&write(target.clone()), &answered(12));
+        assert!(!state.is_complete());
+        state.hear(ObservedKind::Node, Notice::Changed(&object("n", 11, None)));
+        assert!(!state.is_complete());
+        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&object("n", 12, None))), Heard::Change);
+        assert!(state.is_complete());
+        state.written(&write(target), &answered(12));
+        assert!(state.is_complete(), "it was heard of before the answer came");
+    }
+
+    #[test]
+    fn claims_of_somebody_else_demand_that_all_is_read_anew() {
+        let mut state = state();
+        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::ReadAnew);
+        let mut state = self::state();
+        state.writing(&Target::Claims);
+        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::Nothing, "ours, perhaps");
+        assert_eq!(state.written(&write(Target::Claims), &answered(12)), Heard::Nothing);
+        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
+        let mut state = self::state();
+        state.writing(&Target::Claims);
+        state.hear(ObservedKind::Claims, Notice::Changed(&claims(12)));
+        let lost = Err(WriteError::Superseded("changed".to_owned()));
+        assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew);
+    }
+}

@@ -1,0 +1,62 @@
+//! What of a plan may be applied while nobody looks, and what waits for a person.
+
+use std::collections::BTreeSet;
+
+use super::change::{Action, Change, Sequence};
+use super::limits::{Refusal, refusals};
+use super::{Plan, effects};
+use crate::desired::Desired;
+use crate::model::{Hazard, Waiver};
+use crate::observed::Observed;
+
+/// A plan, parted.
+#[derive(Clone, Debug, Default)]
+pub struct Unattended {
+    /// What is applied, in the order of the plan.
+    pub applied: Vec<Change>,
+    /// What waits for a person: it is worse than the Policy lets pass, or stands behind something that waits and was foretold after it.
+    pub waiting: Vec<Change>,
+    /// What a limit or a protection says of the rest. Then only new nodes get their blocks, as far as nothing speaks against that, too.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Parts a plan that was made from these.
+pub fn unattended(plan: &Plan, desired: &Desired, observed: &Observed, waivers: &BTreeSet<Waiver>) -> Unattended {
+    let against = |changes: &[Change]| -> Vec<Refusal> {
+        let mut refusals = refusals(changes, &effects(changes, observed), desired, observed);
+        refusals.retain(|refusal| !refusal.is_waived(waivers));
+        refusals
+    };
+    let (mut applied, mut waiting) = harmless(&plan.changes, desired.policy.unattended);
+    let refusals = against(&applied);
+    if !refusals.is_empty() {
+        let (new, rest): (Vec<Change>, Vec<Change>) = applied.into_iter().partition(gives_to_a_new_node);
+        waiting.extend(rest);
+        applied = if against(&new).is_empty() {
+            new
+        } else {
+            waiting.extend(new);
+            Vec::new()
+        };
+    }
+    Unattended { applied, waiting, refusals }
+}
+
+fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
+    let (mut applied, mut waiting) = (Vec::new(), Vec::new());
+    let mut is_held_back = false;
+    for change in changes {
+        let in_order = change.sequence() == Sequence::AfterThoseBefore;
+        if change.hazard() > worst || (in_order && is_held_back) {
+            is_held_back |= in_order;
+            waiting.push(change.clone());
+        } else {
+            applied.push(change.clone());
+        }
+    }
+    (applied, waiting)
+}
+
+fn gives_to_a_new_node(change: &Change) -> bool {
+    change.as_node().is_some_and(|node| node.action == Action::Assign && node.hazard == Hazard::None)
+}

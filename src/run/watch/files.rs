@@ -1,0 +1,78 @@
+//! The files that are in force, and what became of the newest ones.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::run::Loaded;
+
+/// The last good files, shared between who reads them and who plans from them.
+#[derive(Debug)]
+pub(super) struct Files {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    in_force: Arc<Loaded>,
+    is_new: bool,
+    /// The newest ones, where they have faults.
+    newest_invalid: Option<Arc<Loaded>>,
+    /// Whether that was not told yet.
+    is_untold: bool,
+}
+
+impl Files {
+    pub(super) fn new(first: Loaded) -> Files {
+        let state = State { in_force: Arc::new(first), is_new: false, newest_invalid: None, is_untold: false };
+        Files { state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Takes files that were just read: as those in force, or as what is wrong with the newest ones.
+    pub(super) fn offer(&self, loaded: Loaded) {
+        let mut state = self.lock();
+        let newest = state.newest_invalid.as_ref().unwrap_or(&state.in_force);
+        let is_same = |other: &Loaded| {
+            let same_findings = other.findings == loaded.findings;
+            other.documents.files == loaded.documents.files && same_findings
+        };
+        if is_same(newest) {
+            return;
+        }
+        if loaded.has_errors() {
+            state.newest_invalid = Some(Arc::new(loaded));
+            state.is_untold = true;
+        } else {
+            state.in_force = Arc::new(loaded);
+            state.newest_invalid = None;
+            state.is_untold = false;
+            state.is_new = true;
+        }
+        self.changed.notify_one();
+    }
+
+    pub(super) fn in_force(&self) -> Arc<Loaded> {
+        self.lock().in_force.clone()
+    }
+
+    /// Files with faults that were not told of yet.
+    pub(super) fn take_invalid(&self) -> Option<Arc<Loaded>> {
+        let mut state = self.lock();
+        let is_untold = std::mem::take(&mut state.is_untold);
+        state.newest_invalid.clone().filter(|_| is_untold)
+    }
+
+    /// Whether those in force are others than the last time.
+    pub(super) fn take_is_new(&self) -> bool {
+        std::mem::take(&mut self.lock().is_new)
+    }
+
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

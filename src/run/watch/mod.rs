@@ -1,0 +1,223 @@
+//! Keeps a cluster as its files say: files that change, objects that change, and time are one wake-up into the same path that `apply` goes.
+//!
+//! Files with a fault never act; the last good ones stay in force. What is worse than the Policy lets pass waits for a person.
+
+mod files;
+mod restraint;
+mod round;
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+
+use self::files::Files;
+use self::restraint::Restraint;
+use super::Loaded;
+use crate::apply::{Outcome, Stop};
+use crate::cluster::{Follow, Mirror};
+use crate::model::{Hazard, Waiver};
+use crate::plan::{Change, Refusal, Target};
+use crate::source::DirectoryEvents;
+
+/// First pause after a round that failed; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What we wrote is heard of within milliseconds. When it is not for so long, all is read anew.
+const DEAF: Duration = Duration::from_secs(10);
+
+/// How a cluster is watched.
+pub struct Watch<'w> {
+    /// Reads and checks the files.
+    pub load: &'w (dyn Fn() -> Loaded + Sync),
+    /// Says that they may have changed.
+    pub events: DirectoryEvents,
+    /// What may be exceeded.
+    pub waivers: BTreeSet<Waiver>,
+    /// How often it is planned when nothing happens.
+    pub interval: SignedDuration,
+    /// Writes that are under way at the same time.
+    pub parallelism: NonZeroUsize,
+    /// Who writes, as others are told.
+    pub holder: String,
+}
+
+/// Something that people want to know.
+#[derive(Debug)]
+pub enum News<'n> {
+    /// These files are in force from now on.
+    InForce(&'n Loaded),
+    /// These have faults; the last good ones stay in force.
+    Invalid(&'n Loaded),
+    /// A change has its outcome.
+    Finished(&'n Change, &'n Outcome),
+    /// What is not done, whenever that is something else than before.
+    Waiting(&'n Waiting),
+    /// Somebody else undoes what we write; it is left alone for so long.
+    Undone(&'n Target, SignedDuration),
+    /// It does not work at the moment.
+    Trouble(&'n str),
+    /// It works again.
+    Recovered,
+}
+
+/// What is not done, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Nodes that are seen.
+    pub nodes: usize,
+    /// For a person, because of what it does.
+    pub for_a_person: Vec<(Target, Hazard)>,
+    /// Limits and protections that are in the way.
+    pub refusals: Vec<Refusal>,
+    /// What the plan calls blocked, with its reason.
+    pub blocked: Vec<(Target, String)>,
+}
+
+/// Hears the news.
+pub type OnNews<'n> = dyn FnMut(News<'_>) + Send + 'n;
+
+/// Watches until `ending` comes. `first` are the files at the beginning, without errors.
+pub async fn watch<C: Follow>(
+    cluster: C,
+    watch: Watch<'_>,
+    first: Loaded,
+    ending: impl Future<Output = ()> + Send,
+    on_news: &mut OnNews<'_>,
+) {
+    let Watch { load, mut events, waivers, interval, parallelism, holder } = watch;
+    let mirror = Mirror::new(cluster);
+    let files = Files::new(first);
+    let work = Work {
+        mirror: &mirror,
+        files: &files,
+        waivers: &waivers,
+        interval: interval.unsigned_abs(),
+        parallelism,
+        holder,
+        stop: Arc::default(),
+        restraint: Restraint::default(),
+        told: Told::default(),
+        pause: FIRST_PAUSE,
+        deaf_since: None,
+    };
+    tokio::select! {
+        never = mirror.keep() => match never {},
+        never = keep_files(&files, &mut events, load) => match never {},
+        () = work.until(ending, on_news) => {}
+    }
+}
+
+async fn keep_files(files: &Files, events: &mut DirectoryEvents, load: &(dyn Fn() -> Loaded + Sync)) -> Infallible {
+    loop {
+        events.changed().await;
+        files.offer(tokio::task::block_in_place(load));
+    }
+}
+
+/// What was told last.
+#[derive(Debug, Default)]
+struct Told {
+    waiting: Option<Waiting>,
+    trouble: Option<String>,
+}
+
+struct Work<'w, C> {
+    mirror: &'w Mirror<C>,
+    files: &'w Files,
+    waivers: &'w BTreeSet<Waiver>,
+    interval: Duration,
+    parallelism: NonZeroUsize,
+    holder: String,
+    /// Of this round.
+    stop: Arc<Stop>,
+    restraint: Restraint,
+    told: Told,
+    pause: Duration,
+    /// Since when the mirror has not shown what we wrote.
+    deaf_since: Option<Instant>,
+}
+
+impl<C: Follow> Work<'_, C> {
+    async fn until(mut self, ending: impl Future<Output = ()> + Send, on_news: &mut OnNews<'_>) {
+        let mut ending = std::pin::pin!(ending);
+        on_news(News::InForce(&self.files.in_force()));
+        let mut due = Duration::ZERO;
+        loop {
+            tokio::select! {
+                () = &mut ending => return,
+                () = self.mirror.moved() => {}
+                () = self.files.changed() => {}
+                () = tokio::time::sleep(due) => {}
+            }
+            self.tell_of_files(on_news);
+            let stop = Arc::new(Stop::default());
+            self.stop = stop.clone();
+            let round = self.round(on_news);
+            let mut round = std::pin::pin!(round);
+            due = tokio::select! {
+                due = &mut round => due,
+                () = &mut ending => {
+                    // Writes that are under way are waited for.
+                    stop.request();
+                    round.await;
+                    return;
+                }
+            };
+        }
+    }
+
+    fn tell_of_files(&mut self, on_news: &mut OnNews<'_>) {
+        if let Some(invalid) = self.files.take_invalid() {
+            on_news(News::Invalid(&invalid));
+        } else if self.files.take_is_new() {
+            on_news(News::InForce(&self.files.in_force()));
+        }
+    }
+
+    /// Plans and applies once; says when to do it again at the latest.
+    async fn round(&mut self, on_news: &mut OnNews<'_>) -> Duration {
+        let Some(snapshot) = self.mirror.snapshot() else { return self.not_in_step(on_news) };
+        self.deaf_since = None;
+        match self.plan_and_apply(&snapshot, on_news).await {
+            Ok(due) => {
+                self.pause = FIRST_PAUSE;
+                let trouble = self.mirror.trouble();
+                self.tell_of_trouble(trouble, on_news);
+                due.unwrap_or(self.interval)
+            }
+            Err(error) => {
+                self.tell_of_trouble(Some(error.to_string()), on_news);
+                let pause = self.pause.mul_f64(fastrand::f64() / 2.0 + 0.75);
+                self.pause = LONGEST_PAUSE.min(self.pause * 2);
+                pause
+            }
+        }
+    }
+
+    fn not_in_step(&mut self, on_news: &mut OnNews<'_>) -> Duration {
+        let trouble = self.mirror.trouble();
+        self.tell_of_trouble(trouble, on_news);
+        if self.deaf_since.get_or_insert_with(Instant::now).elapsed() >= DEAF {
+            self.deaf_since = None;
+            self.mirror.read_anew();
+        }
+        DEAF
+    }
+
+    fn tell_of_trouble(&mut self, trouble: Option<String>, on_news: &mut OnNews<'_>) {
+        match &trouble {
+            Some(why) if self.told.trouble.as_ref() != Some(why) => on_news(News::Trouble(why)),
+            None if self.told.trouble.is_some() => on_news(News::Recovered),
+            Some(_) | None => {}
+        }
+        self.told.trouble = trouble;
+    }
+}

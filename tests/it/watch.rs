@@ -1,0 +1,209 @@
+//! `watch` on a real API server: nodes that join, files that change, servers that go away, and others who write too.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testbed::{Ending, Options};
+
+use super::server::{Server, kubernetes, node};
+use super::support::{pool, program};
+
+/// Long enough for anything that comes at all.
+const AT_MOST: Duration = Duration::from_secs(120);
+
+/// A `watch` that runs.
+struct Watching {
+    child: Child,
+    lines: Receiver<Value>,
+}
+
+impl Watching {
+    fn start(server: &Server, arguments: &[&str]) -> Watching {
+        let kubeconfig = server.plane.kubeconfig().to_str().unwrap();
+        let all = [&["watch", "--output", "json", "--kubeconfig", kubeconfig], arguments].concat();
+        let mut command = program(server.folder.path(), &all);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let _ = sender.send(serde_json::from_str(&line.unwrap()).unwrap());
+            }
+        });
+        Watching { child, lines }
+    }
+
+    /// Waits for the next line of this event that has these fields.
+    #[track_caller]
+    fn until(&self, event: &str, fields: Value) -> Value {
+        let mut seen = Vec::new();
+        loop {
+            let Ok(line) = self.lines.recv_timeout(AT_MOST) else {
+                panic!("no {event} {fields} among {seen:#?}");
+            };
+            let has_all = fields.as_object().unwrap().iter().all(|(key, value)| line[key] == *value);
+            if line["event"] == event && has_all {
+                return line;
+            }
+            seen.push(line);
+        }
+    }
+
+    #[track_caller]
+    fn written(&self, node: &str) -> Value {
+        self.until("written", json!({"kind": "Node", "name": node}))["after"].clone()
+    }
+
+    /// Asks it to end, and waits for that.
+    fn end(mut self) -> i32 {
+        Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn server() -> Server {
+    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let selector = "nodeSelector: {matchLabels: {rack: a}}";
+    server.folder.write("pools/a.yaml", pool("a", &format!("{{cidrs: [10.20.0.0/16], blockSize: 24, {selector}}}")));
+    server
+}
+
+fn in_rack(name: &str, rack: &str) -> Value {
+    node(name, json!({"rack": rack}))
+}
+
+#[test]
+fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
+    let server = server();
+    server.nodes([in_rack("n1", "a")]);
+    let watching = Watching::start(&server, &[]);
+    assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));
+    server.nodes([in_rack("n2", "a")]);
+    assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));
+
+    server.nodes([in_rack("n3", "b")]);
+    let seen = watching.until("seen", json!({"nodes": 3}));
+    assert_eq!(seen["blocked"][0]["name"], "n3", "{seen}");
+    let selector = "nodeSelector: {matchLabels: {rack: b}}";
+    let rack_b = pool("b", &format!("{{cidrs: [10.30.0.0/16], blockSize: 24, {selector}}}"));
+    // As editors save.
+    server.folder.write("b.yaml~", &rack_b);
+    std::fs::rename(server.folder.join("b.yaml~"), server.folder.join("pools/b.yaml")).unwrap();
+    assert_eq!(watching.written("n3"), json!(["10.30.0.0/24"]));
+
+    server.folder.write("pools/b.yaml", &rack_b[..rack_b.len() / 2]);
+    watching.until("invalid", json!({}));
+    server.nodes([in_rack("n4", "b")]);
+    assert_eq!(watching.written("n4"), json!(["10.30.1.0/24"]), "the last good files stay in force");
+    server.folder.write("pools/b.yaml", rack_b.replace("10.30.0.0/16", "10.30.0.0/16, 10.31.0.0/16"));
+    watching.until("in-force", json!({}));
+
+    std::fs::rename(server.folder.join("pools"), server.folder.join("away")).unwrap();
+    watching.until("invalid", json!({"rules": ["missing-directory"]}));
+    server.nodes([in_rack("n5", "a")]);
+    assert_eq!(watching.written("n5"), json!(["10.20.2.0/24"]));
+    std::fs::rename(server.folder.join("away"), server.folder.join("pools")).unwrap();
+    server.folder.write("pools/c.yaml", pool("c", "{cidrs: [10.40.0.0/16], blockSize: 24}"));
+    watching.until("in-force", json!({"files": 3}));
+    assert_eq!(watching.end(), 0);
+}
+
+#[test]
+fn an_api_server_that_goes_away_and_comes_back() {
+    let mut server = server();
+    let watching = Watching::start(&server, &[]);
+    watching.until("seen", json!({"nodes": 0}));
+    server.plane.restart_apiserver(Ending::Killed).unwrap();
+    server.nodes([in_rack("n1", "a")]);
+    assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));
+    server.plane.restart_etcd(Ending::Killed).unwrap();
+    server.nodes([in_rack("n2", "a")]);
+    assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));
+    assert_eq!(watching.end(), 0);
+}
+
+#[test]
+fn two_of_them_and_an_apply_give_no_block_twice() {
+    let server = server();
+    let watching = [Watching::start(&server, &[]), Watching::start(&server, &[])];
+    for one in &watching {
+        one.until("seen", json!({"nodes": 0}));
+    }
+    for batch in 0..4 {
+        server.nodes((0..25).map(|index| in_rack(&format!("n{batch}-{index}"), "a")));
+        // It may lose every race; that is not the question.
+        server.run(&["apply", "--auto-approve", "--no-lock"]);
+    }
+    let mut left: BTreeSet<String> = server.pod_cidrs().into_keys().collect();
+    while !left.is_empty() {
+        let held = server.pod_cidrs();
+        left.retain(|name| held[name].is_empty());
+        if let Some(name) = left.first() {
+            let seen = watching.iter().find_map(|one| one.lines.recv_timeout(AT_MOST).ok());
+            assert!(seen.is_some(), "nobody does anything, and {name} has no block");
+        }
+    }
+    let held = server.pod_cidrs();
+    let blocks: BTreeSet<&String> = held.values().flatten().collect();
+    assert_eq!((held.len(), blocks.len()), (100, 100));
+}
+
+#[test]
+fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise() {
+    let server = server();
+    let balancer = |name: &str, cidr: &str| {
+        format!(
+            "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
+        )
+    };
+    server.folder.write("pools/core.yaml", balancer("core", "20.0.9.0/24"));
+    server.folder.write("pools/edge.yaml", balancer("edge", "20.0.10.0/24"));
+    let watching = Watching::start(&server, &["--waive", "lost-addresses=1"]);
+    watching.until("written", json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge"}));
+    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});
+    server.plane.create("/api/v1/namespaces/default/services", &service).unwrap();
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "20.0.10.1"}]}}});
+    server.plane.patch("/api/v1/namespaces/default/services/web/status", &status).unwrap();
+    let path = "/apis/cilium.io/v2/ciliumloadbalancerippools/edge";
+    // What happens to one kind is heard of beside what happens to another one.
+    server.nodes([in_rack("n0", "a")]);
+    watching.written("n0");
+    std::fs::remove_file(server.folder.join("pools/edge.yaml")).unwrap();
+    let seen = loop {
+        let seen = watching.until("seen", json!({}));
+        if seen["waiting"] != json!([]) {
+            break seen;
+        }
+    };
+    assert_eq!(seen["waiting"][0]["name"], "edge", "{seen}");
+    server.nodes([in_rack("n1", "a")]);
+    assert_eq!(watching.written("n1"), json!(["10.20.1.0/24"]), "a new node never waits");
+    server.plane.get(path).unwrap();
+    let policy =
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {unattended: destructive}\n";
+    server.folder.write("pools/policy.yaml", policy);
+    watching.until("written", json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge", "after": []}));
+    server.plane.get(path).unwrap_err();
+}
+
+#[test]
+fn a_cluster_in_a_file_is_refused_and_so_are_faulty_files_at_the_beginning() {
+    let folder = super::support::Folder::new(&[("pools/a.yaml", "kind: IPPool"), ("cluster.json", "{}")]);
+    folder.run(&["watch", "--cluster", "cluster.json"]).expect(3);
+    folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    folder.write("cluster.json", super::support::cluster("1.19.3", "", &[]));
+    let refused = folder.run(&["watch", "--cluster", "cluster.json"]).expect(1);
+    assert!(refused.stderr.contains("watch an API server"), "{}", refused.stderr);
+}
