@@ -370,4 +370,59 @@ mod tests {
         let lost = Err(WriteError::Superseded("changed".to_owned()));
         assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew);
     }
+
+    /// What happened, in order: the moment, the kind, the object's name, and its block from then on; `None` when it is gone.
+    type Happening = (u64, ObservedKind, usize, Option<u8>);
+
+    /// A block is in the world from the moment on at which an object shows it, until none does.
+    fn shown_all_the_time(happenings: &[Happening], block: u8, from: u64, to: u64) -> bool {
+        (from..=to).all(|moment| {
+            let mut objects: BTreeMap<(ObservedKind, usize), Option<u8>> = BTreeMap::new();
+            for (at, kind, name, shows) in happenings.iter().filter(|(at, ..)| *at <= moment) {
+                let _ = at;
+                objects.insert((*kind, *name), *shows);
+            }
+            objects.values().any(|shows| *shows == Some(block))
+        })
+    }
+
+    #[test]
+    fn whatever_was_shown_all_the_time_is_shown_or_lingers_in_every_order_of_notices() {
+        let kinds = [ObservedKind::Node, ObservedKind::CiliumNode];
+        for seed in 0..400 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let happenings: Vec<Happening> = (11..31)
+                .map(|at| (at, kinds[rng.usize(..2)], rng.usize(..2), rng.bool().then(|| rng.u8(..2))))
+                .collect();
+            let mut kept: BTreeMap<ObservedKind, Kept> = kinds.map(|kind| (kind, Kept::of(""))).into();
+            kept.values_mut().for_each(|kept| kept.begin("10"));
+            let mut state = State::default();
+            state.replace(kept);
+            let mut heard = [10_u64; 2];
+            while heard.iter().any(|at| *at < 30) {
+                let index = rng.usize(..2);
+                heard[index] = (heard[index] + 1).min(30);
+                let of_kind = |(at, kind, ..): &&Happening| *at == heard[index] && *kind == kinds[index];
+                if let Some((at, kind, name, shows)) = happenings.iter().find(of_kind) {
+                    let block = shows.map(|number| format!("10.0.{number}.0/24"));
+                    let object = object(&name.to_string(), *at, block.as_deref());
+                    let gone = shows.is_none() && rng.bool();
+                    state.hear(*kind, if gone { Notice::Gone(&object) } else { Notice::Changed(&object) });
+                } else if rng.bool() {
+                    state.hear(kinds[index], Notice::Reached(&heard[index].to_string()));
+                }
+                let shown = state.kinds.values().flat_map(|kept| kept.objects.values()).flat_map(|one| &one.blocks);
+                let known: BTreeSet<Block> = shown.copied().chain(state.lingering()).collect();
+                for number in 0..2 {
+                    let block: Block = format!("10.0.{number}.0/24").parse().unwrap();
+                    let (from, to) = (heard[0].min(heard[1]), heard[0].max(heard[1]));
+                    let is_free = !known.contains(&block);
+                    assert!(
+                        !(is_free && shown_all_the_time(&happenings, number, from, to)),
+                        "seed {seed}: {block} is called free; heard {heard:?} of {happenings:?}"
+                    );
+                }
+            }
+        }
+    }
 }
