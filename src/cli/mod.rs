@@ -116,7 +116,11 @@ pub fn main() -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let outcome = match runtime.worker_threads(1).thread_stack_size(STACK).enable_all().build() {
         Ok(runtime) => {
-            runtime.block_on(async { tokio::spawn(run(arguments)).await.unwrap_or_else(Failure::from_panic) })
+            let outcome =
+                runtime.block_on(async { tokio::spawn(run(arguments)).await.unwrap_or_else(Failure::from_panic) });
+            // A file system that hangs must not keep it from ending.
+            runtime.shutdown_background();
+            outcome
         }
         Err(error) => Err(Failure::Failed(format!("the program cannot start: {error}"))),
     };

@@ -7,7 +7,7 @@ use crate::desired::Policy;
 use crate::model::{LimitName, LimitNameError, NodeName, PoolName, Waiver};
 
 /// Limits, waivers and protections.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct Rails {
     /// Let the plan exceed this limit, such as `release-percent`, or take so many addresses from Services, such as `lost-addresses=3`; once
     /// for each.

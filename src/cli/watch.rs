@@ -2,9 +2,12 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::apply::holder;
 use super::failure::Failure;
@@ -25,9 +28,9 @@ pub(super) struct Arguments {
     /// The directory of pools, pins and policy.
     #[arg(value_name = "DIR", default_value = "pools")]
     directory: PathBuf,
-    /// How often it is planned when nothing happens.
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
-    interval: SignedDuration,
+    /// How often it is planned when nothing happens, at least `1s`.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
+    interval: Duration,
     /// Writes that are under way at the same time.
     #[arg(long, value_name = "N", default_value = "16")]
     parallelism: NonZeroUsize,
@@ -39,9 +42,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let load = || {
-        let mut loaded = load(&arguments.directory);
-        arguments.rails.amend(&mut loaded.desired.policy);
+    let (directory, rails) = (arguments.directory.clone(), arguments.rails.clone());
+    let load = move || {
+        let mut loaded = load(&directory);
+        rails.amend(&mut loaded.desired.policy);
         loaded
     };
     // Before they are read, so that nothing is missed.
@@ -53,24 +57,37 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         return Err(Failure::Failed(message.to_owned()));
     };
     let watching = Watch {
-        load: &load,
+        load: Arc::new(load),
         events,
         waivers: arguments.rails.waivers(),
         interval: arguments.interval,
         parallelism: arguments.parallelism,
         holder: holder(),
     };
-    let mut gone = None;
+    let (mut gone, nobody_listens) = (None, Notify::new());
     let mut on_news = |news: News<'_>| {
         if let Err(error) = tell(arguments.output, &news) {
             gone.get_or_insert(error);
+            nobody_listens.notify_one();
         }
     };
-    watch(cluster, watching, first, asked_to_end(), &mut on_news).await;
+    let ending = async {
+        tokio::select! {
+            () = asked_to_end() => {}
+            () = nobody_listens.notified() => {}
+        }
+    };
+    watch(cluster, watching, first, ending, &mut on_news).await;
     match gone {
         Some(error) => Err(error.into()),
         None => Ok(Reached::Done),
     }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let duration: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    let long_enough = Duration::try_from(duration).ok().filter(|duration| *duration >= Duration::from_secs(1));
+    long_enough.ok_or_else(|| "it must be at least 1s".to_owned())
 }
 
 /// SIGINT or SIGTERM, as a terminal and a kubelet send them.
@@ -123,7 +140,7 @@ fn human(now: &str, news: &News<'_>) -> String {
         }
         News::Waiting(waiting) => human_waiting(now, waiting),
         News::Undone(target, pause) => {
-            let what = format!("{target}: somebody undoes what is written; left alone for {pause:#}");
+            let what = format!("{target}: somebody undoes what is written; left alone for {} s", pause.as_secs());
             line(Paint::Red.on("undone"), &printable(&what))
         }
         News::Trouble(why) => line(Paint::Red.on("trouble"), &printable(why)),

@@ -115,6 +115,11 @@ impl Change {
         }
     }
 
+    /// Whether it is a block for a node that has none, and of which nothing runs there yet.
+    pub fn gives_to_a_new_node(&self) -> bool {
+        self.as_node().is_some_and(|node| node.action == Action::Assign && node.hazard == Hazard::None)
+    }
+
     /// Whether it can be taken back.
     pub fn can_be_undone(&self) -> bool {
         match self {

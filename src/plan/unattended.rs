@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::change::{Action, Change, Sequence};
+use super::change::{Change, Sequence};
 use super::limits::{Refusal, refusals};
 use super::{Plan, effects};
 use crate::desired::Desired;
@@ -30,7 +30,7 @@ pub fn unattended(plan: &Plan, desired: &Desired, observed: &Observed, waivers: 
     let (mut applied, mut waiting) = harmless(&plan.changes, desired.policy.unattended);
     let refusals = against(&applied);
     if !refusals.is_empty() {
-        let (new, rest): (Vec<Change>, Vec<Change>) = applied.into_iter().partition(gives_to_a_new_node);
+        let (new, rest): (Vec<Change>, Vec<Change>) = applied.into_iter().partition(Change::gives_to_a_new_node);
         waiting.extend(rest);
         applied = if against(&new).is_empty() {
             new
@@ -55,8 +55,4 @@ fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
         }
     }
     (applied, waiting)
-}
-
-fn gives_to_a_new_node(change: &Change) -> bool {
-    change.as_node().is_some_and(|node| node.action == Action::Assign && node.hazard == Hazard::None)
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
@@ -12,8 +12,8 @@ use tokio::time::timeout;
 /// Files are looked at when nothing has moved for so long: an editor and `git checkout` make many small steps.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// They are looked at all the same when it never becomes quiet.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// After they were read it must have been quiet for so long: what moved while they were read is told of a moment later.
+const QUIET_AFTERWARDS: Duration = Duration::from_millis(20);
 
 /// They are looked at so often without any sign: some file systems give none.
 const POLL: Duration = Duration::from_secs(10);
@@ -47,9 +47,17 @@ impl DirectoryEvents {
     /// Waits for a sign, and then for quiet. What is read afterwards misses nothing that had happened before.
     pub async fn changed(&mut self) {
         let _ = timeout(POLL, self.sign.notified()).await;
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE && timeout(QUIET, self.sign.notified()).await.is_ok() {}
+        while timeout(QUIET, self.sign.notified()).await.is_ok() {}
         self.listen_anew();
+    }
+
+    /// Whether nothing has moved since [`DirectoryEvents::changed`]; if something has, that is a sign, and what was read may be of two minds.
+    pub async fn are_quiet(&self) -> bool {
+        let moved = timeout(QUIET_AFTERWARDS, self.sign.notified()).await.is_ok();
+        if moved {
+            self.sign.notify_one();
+        }
+        !moved
     }
 
     /// A watch is on what a path meant when it began; a link or a directory of the same name may be another one by now.

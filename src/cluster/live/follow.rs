@@ -11,11 +11,15 @@ use super::{LiveCluster, chain, escaped};
 use crate::cluster::{ClusterError, Follow, Following, Notice};
 use crate::observed::ObservedKind;
 
-/// How long the server keeps a watch open, in seconds; about what client-go asks for.
-const OPEN: u64 = 300;
+/// How long the server keeps a watch open, in seconds. Short, because who ends it last says how far it was heard, and a connection that was
+/// lost on the way is not noticed sooner.
+const OPEN: u64 = 55;
 
 /// A connection that is silent for longer than the server keeps it open has been lost on the way.
-const SILENCE: Duration = Duration::from_secs(OPEN + 30);
+const SILENCE: Duration = Duration::from_secs(OPEN + 15);
+
+/// How long the server may take to begin.
+const BEGINNING: Duration = Duration::from_secs(30);
 
 impl Follow for LiveCluster {
     async fn follow(
@@ -54,7 +58,10 @@ impl LiveCluster {
     async fn events(&self, uri: &str, hear: &mut (dyn FnMut(Notice<'_>) + Send)) -> Result<Following, kube::Error> {
         let request = Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let client = self.client.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let mut events = std::pin::pin!(client.request_events::<Value>(request).await?);
+        let Ok(events) = tokio::time::timeout(BEGINNING, client.request_events::<Value>(request)).await else {
+            return Ok(Following::Closed);
+        };
+        let mut events = std::pin::pin!(events?);
         loop {
             let Ok(event) = tokio::time::timeout(SILENCE, events.try_next()).await else {
                 return Ok(Following::Closed);

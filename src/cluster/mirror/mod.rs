@@ -5,6 +5,7 @@
 //! another object shows it. What we write ourselves must show before anything is read again. When somebody else changes the claims, all
 //! is read anew.
 
+mod direct;
 mod record;
 mod snapshot;
 mod state;
@@ -22,6 +23,7 @@ use self::state::{Heard, State};
 use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Write, WriteError, Written, observe};
 use crate::observed::ObservedKind;
 
+pub use self::direct::Direct;
 pub use self::snapshot::Snapshot;
 
 /// First pause after something went wrong; each further one is twice as long.
@@ -30,13 +32,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// Longest pause before everything is read because somebody else changed the claims.
+const BETWEEN_READINGS: Duration = Duration::from_secs(1);
+
 /// How often a kind that is not served or hidden is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Why all is read anew.
 enum End {
     Demanded,
-    Trouble(String),
+    Trouble(Option<ObservedKind>, String),
 }
 
 /// A mirror.
@@ -63,20 +68,22 @@ impl<C: Follow> Mirror<C> {
             let began = Instant::now();
             let end = match self.read_all().await {
                 Ok(()) => self.follow_all().await,
-                Err(error) => End::Trouble(error.to_string()),
+                Err(error) => End::Trouble(None, error.to_string()),
             };
             if began.elapsed() >= LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            if let End::Trouble(why) = end {
-                self.tell(why);
-                rest(&mut pause).await;
+            match end {
+                End::Trouble(kind, why) => self.tell(kind, why),
+                // Reading everything is dear, so others who write all the time do not make us do it all the time.
+                End::Demanded => pause = pause.min(BETWEEN_READINGS),
             }
+            rest(&mut pause).await;
         }
     }
 
-    fn tell(&self, trouble: String) {
-        self.lock().trouble = Some(trouble);
+    fn tell(&self, kind: Option<ObservedKind>, trouble: String) {
+        self.lock().has_trouble(kind, trouble);
         self.moved.notify_one();
     }
 
@@ -87,13 +94,23 @@ impl<C: Follow> Mirror<C> {
 
     /// Why it cannot be kept in step at the moment.
     pub fn trouble(&self) -> Option<String> {
-        self.lock().trouble.clone()
+        self.lock().trouble()
     }
 
     /// Everything as it is now; `None` while it was not read yet, or does not show yet what we wrote.
     pub fn snapshot(&self) -> Option<Snapshot<'_, C>> {
         let state = self.lock();
         state.is_complete().then(|| Snapshot::new(self, &state))
+    }
+
+    /// The cluster itself: what is read from it is not what the mirror shows, what is written to it the mirror must show.
+    pub fn direct(&self) -> Direct<'_, C> {
+        Direct::new(self)
+    }
+
+    /// Whether everything was read at least once.
+    pub fn is_read(&self) -> bool {
+        self.lock().is_read()
     }
 
     /// Asks for everything to be read anew.
@@ -107,9 +124,10 @@ impl<C: Follow> Mirror<C> {
 
     /// In the order that plans read in, and held to the same.
     async fn read_all(&self) -> Result<(), ClusterError> {
+        let begun = self.lock().begin();
         let recorder = Recorder::new(&self.cluster);
         observe(&recorder, Extent::Plan).await?;
-        self.lock().replace(recorder.kinds());
+        self.lock().replace(recorder.kinds(), begun);
         self.moved.notify_one();
         Ok(())
     }
@@ -137,14 +155,18 @@ impl<C: Follow> Mirror<C> {
             }
             let began = Instant::now();
             let mut hear = |notice: Notice<'_>| self.hear(kind, notice);
-            match self.cluster.follow(kind, &namespace, from, &mut hear).await {
-                Ok(Following::Closed) if began.elapsed() >= LONGEST_PAUSE => pause = FIRST_PAUSE,
+            let end = self.cluster.follow(kind, &namespace, from, &mut hear).await;
+            if began.elapsed() >= LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            match end {
+                Ok(Following::Closed) if began.elapsed() >= LONGEST_PAUSE => {}
                 Ok(Following::Closed) => rest(&mut pause).await,
                 Ok(Following::Lost(why)) => {
-                    return End::Trouble(format!("{} cannot be watched: {why}", kind.resource()));
+                    return End::Trouble(Some(kind), format!("{} cannot be watched: {why}", kind.resource()));
                 }
                 Err(error) => {
-                    self.tell(error.to_string());
+                    self.tell(Some(kind), error.to_string());
                     rest(&mut pause).await;
                 }
             }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
 use crate::net::Block;
-use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObservedKind, blocks_shown, slim};
+use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, blocks_shown, slim};
 
 /// Kinds that tell who has a block.
 const WITH_BLOCKS: [ObservedKind; 3] = [ObservedKind::Node, ObservedKind::CiliumNode, ObservedKind::CiliumNodeConfig];
@@ -26,13 +26,36 @@ pub(super) struct State {
     pub(super) kinds: BTreeMap<ObservedKind, Kept>,
     /// Blocks that vanished from an object, with the moment.
     vanished: Vec<(Block, u64)>,
-    /// Our writes that do not show yet, by object; the end of time for a deletion.
-    owed: BTreeMap<(ObservedKind, String), u64>,
+    /// Our writes that do not show yet, by object, each with the number of its answer.
+    owed: BTreeMap<(ObservedKind, String), (Owed, u64)>,
+    /// Writes that were answered so far.
+    answers: u64,
+    /// How often something demanded that all is read anew. Until that has been done there is nothing to be planned from.
+    demands: u64,
+    /// Demands that are met.
+    met: u64,
     /// Version of the claims that we wrote last.
     claims_written: u64,
     /// The claims are being written: whose a newer version is will be known with the answer.
     is_writing_claims: bool,
-    pub(super) trouble: Option<String>,
+    /// What does not work at the moment, by resource; by nothing where it is all of them.
+    trouble: BTreeMap<&'static str, String>,
+}
+
+/// What must show before a write of ours counts as heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owed {
+    /// The object in this version, or a later one.
+    Version(u64),
+    /// That the object of this UID is gone, or going.
+    End(String),
+}
+
+/// A moment at which reading everything began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    answers: u64,
+    demands: u64,
 }
 
 /// One kind. Cheap to clone.
@@ -52,6 +75,8 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 struct Object {
     version: u64,
+    uid: String,
+    is_going: bool,
     /// A digest of what is read of it, its version aside.
     meaning: u64,
     blocks: Vec<Block>,
@@ -79,7 +104,22 @@ impl Object {
         let mut meaning = DefaultHasher::new();
         slimmed.to_string().hash(&mut meaning);
         let blocks = if WITH_BLOCKS.contains(&kind) { blocks_shown(kind, &json) } else { Vec::new() };
-        Object { version: version(object), meaning: meaning.finish(), blocks, json }
+        let metadata = &object["metadata"];
+        Object {
+            version: version(object),
+            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            is_going: metadata["deletionTimestamp"].is_string(),
+            meaning: meaning.finish(),
+            blocks,
+            json,
+        }
+    }
+
+    fn pays(&self, owed: &Owed) -> bool {
+        match owed {
+            Owed::Version(at) => self.version >= *at,
+            Owed::End(uid) => self.is_going || self.uid != *uid,
+        }
     }
 }
 
@@ -110,17 +150,50 @@ impl Kept {
 }
 
 impl State {
-    /// Begins anew with what was just listed.
-    pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>) {
+    /// Everything is about to be read.
+    pub(super) fn begin(&self) -> Beginning {
+        Beginning { answers: self.answers, demands: self.demands }
+    }
+
+    /// Begins anew with what was read since then. What was answered meanwhile may be younger than the lists.
+    pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>, begun: Beginning) {
         self.kinds = kinds;
         self.vanished.clear();
-        self.trouble = None;
-        self.owed.clear();
-        self.claims_written = self.claims_written.max(self.claims_seen());
+        self.trouble.clear();
+        self.met = begun.demands;
+        let answered_since = std::mem::take(&mut self.owed).into_iter().filter(|(_, (_, at))| *at > begun.answers);
+        let owed: Vec<_> = answered_since.collect();
+        for ((kind, key), (owed, answer)) in owed {
+            self.owe(kind, key, owed, answer);
+        }
+        if !self.owed.keys().any(|(kind, _)| *kind == ObservedKind::Claims) {
+            self.claims_written = self.claims_seen();
+        }
+    }
+
+    /// Whether all was read at least once.
+    pub(super) fn is_read(&self) -> bool {
+        !self.kinds.is_empty()
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        !self.kinds.is_empty() && self.owed.is_empty()
+        self.is_read() && self.owed.is_empty() && self.met == self.demands
+    }
+
+    fn read_anew(&mut self) -> Heard {
+        self.demands += 1;
+        Heard::ReadAnew
+    }
+
+    /// What does not work.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let trouble: BTreeSet<&str> = self.trouble.values().map(String::as_str).collect();
+        (!trouble.is_empty()).then(|| trouble.into_iter().collect::<Vec<_>>().join("; "))
+    }
+
+    /// Notes that something does not work; `None` is everything.
+    pub(super) fn has_trouble(&mut self, kind: Option<ObservedKind>, why: String) {
+        self.trouble.insert(kind.map_or("", ObservedKind::resource), why);
     }
 
     /// Where to go on with a kind.
@@ -143,7 +216,7 @@ impl State {
     }
 
     pub(super) fn hear(&mut self, kind: ObservedKind, notice: Notice<'_>) -> Heard {
-        self.trouble = None;
+        self.trouble.remove(kind.resource());
         let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
         let heard = match notice {
             Notice::Reached(version) => {
@@ -167,20 +240,24 @@ impl State {
         if kept.objects.get(&key).is_some_and(|known| known.version > at) {
             return Heard::Nothing;
         }
-        let was_paid = self.owed.get(&(kind, key.clone())).is_some_and(|owed| *owed <= at);
+        if kind == ObservedKind::Claims && !self.is_writing_claims && at > self.claims_written {
+            // Somebody else's are not even kept: with them nothing here would be in step.
+            return self.read_anew();
+        }
+        let new = Object::new(kind, object);
+        let is_owed = self.owed.get(&(kind, key.clone()));
+        let was_paid = is_owed.is_some_and(|(owed, _)| new.pays(owed));
         if was_paid {
             self.owed.remove(&(kind, key.clone()));
         }
-        let new = Object::new(kind, object);
         let old = Arc::make_mut(&mut kept.objects).insert(key, new.clone());
         let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
         for block in old.into_iter().flat_map(|old| old.blocks).filter(|block| !new.blocks.contains(block)) {
             self.vanished.push((block, at));
         }
         match kind {
-            ObservedKind::Claims if !self.is_writing_claims && at > self.claims_written => Heard::ReadAnew,
             // The settings lie beside it.
-            ObservedKind::CiliumDaemonSet if !is_same => Heard::ReadAnew,
+            ObservedKind::CiliumDaemonSet if !is_same => self.read_anew(),
             _ if is_same && !was_paid => Heard::Nothing,
             _ => Heard::Change,
         }
@@ -194,7 +271,7 @@ impl State {
         self.vanished.extend(old.into_iter().flat_map(|old| old.blocks).map(|block| (block, at)));
         self.owed.remove(&(kind, key));
         match kind {
-            ObservedKind::Claims | ObservedKind::CiliumDaemonSet => Heard::ReadAnew,
+            ObservedKind::Claims | ObservedKind::CiliumDaemonSet => self.read_anew(),
             _ => Heard::Change,
         }
     }
@@ -220,39 +297,40 @@ impl State {
 
     /// A write was answered.
     pub(super) fn written(&mut self, write: &Write, answer: &Result<Written, WriteError>) -> Heard {
-        if let Ok(Written { version }) = answer {
-            let at = match &write.operation {
-                Operation::Delete(_) => u64::MAX,
-                Operation::Patch(_) | Operation::Apply(_) | Operation::Create(_) => {
-                    version.resource_version.parse().unwrap_or(0)
-                }
+        self.answers += 1;
+        if let (Ok(Written { version }), Some((kind, key))) = (answer, object_of(&write.target)) {
+            let owed = match &write.operation {
+                Operation::Delete(deleted) => Owed::End(deleted.uid.clone()),
+                Operation::Patch(_) | Operation::Apply(_) | Operation::Create(_) => Owed::Version(number(version)),
             };
-            self.owe(&write.target, at);
+            self.owe(kind, key, owed, self.answers);
         }
         if write.target != Target::Claims {
             return Heard::Nothing;
         }
         self.is_writing_claims = false;
         if let Ok(Written { version }) = answer {
-            self.claims_written = self.claims_written.max(version.resource_version.parse().unwrap_or(0));
+            self.claims_written = self.claims_written.max(number(version));
         }
-        if self.claims_seen() > self.claims_written { Heard::ReadAnew } else { Heard::Nothing }
+        if self.claims_seen() > self.claims_written { self.read_anew() } else { Heard::Nothing }
     }
 
-    fn owe(&mut self, target: &Target, at: u64) {
-        let Some((kind, key)) = object_of(target) else { return };
+    fn owe(&mut self, kind: ObservedKind, key: String, owed: Owed, answer: u64) {
         let Some(kept) = self.kinds.get(&kind).filter(|kept| kept.seen == Seen::All) else { return };
-        let shown = kept.objects.get(&key).map(|object| object.version);
-        let is_shown = match (at, shown) {
-            (u64::MAX, shown) => shown.is_none(),
-            (at, Some(shown)) => shown >= at,
+        let is_paid = match (kept.objects.get(&key), &owed) {
+            (Some(object), owed) => object.pays(owed),
             // It is gone again, or is not heard of yet.
-            (at, None) => kept.reached >= at,
+            (None, Owed::Version(at)) => kept.reached >= *at,
+            (None, Owed::End(_)) => true,
         };
-        if !is_shown {
-            self.owed.insert((kind, key), at);
+        if !is_paid {
+            self.owed.insert((kind, key), (owed, answer));
         }
     }
+}
+
+fn number(version: &ObjectVersion) -> u64 {
+    version.resource_version.parse().unwrap_or(0)
 }
 
 /// The object of a target, as it is kept; the lock is not.
@@ -274,7 +352,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::ObjectVersion;
 
     fn object(name: &str, at: u64, block: Option<&str>) -> Value {
         let blocks: Vec<&str> = block.into_iter().collect();
@@ -297,7 +374,8 @@ mod tests {
         kept.get_mut(&ObservedKind::Node).unwrap().put(ObservedKind::Node, &object("n", 5, Some("10.0.0.0/24")));
         kept.get_mut(&ObservedKind::Claims).unwrap().put(ObservedKind::Claims, &claims(9));
         let mut state = State::default();
-        state.replace(kept);
+        let begun = state.begin();
+        state.replace(kept, begun);
         state
     }
 
@@ -356,9 +434,47 @@ mod tests {
     }
 
     #[test]
+    fn what_was_answered_while_all_was_read_is_still_owed() {
+        let mut state = state();
+        let again = self::state().kinds;
+        let begun = state.begin();
+        let target = Target::Node("n".parse().unwrap());
+        state.written(&write(target), &answered(12));
+        state.replace(again.clone(), begun);
+        assert!(!state.is_complete(), "the list may be older than the write");
+        let begun = state.begin();
+        state.replace(again, begun);
+        assert!(state.is_complete(), "a list that began after the answer has it");
+    }
+
+    #[test]
+    fn what_we_deleted_must_be_gone_or_going_or_another_one() {
+        let target = Target::Node("n".parse().unwrap());
+        let delete = |uid: &str| Write {
+            target: target.clone(),
+            operation: Operation::Delete(ObjectVersion { uid: uid.to_owned(), resource_version: "5".to_owned() }),
+        };
+        let mut state = state();
+        state.written(&delete("n-uid"), &answered(0));
+        assert!(!state.is_complete());
+        let mut going = object("n", 12, None);
+        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        state.hear(ObservedKind::Node, Notice::Changed(&going));
+        assert!(state.is_complete());
+        state.written(&delete("an-earlier-uid"), &answered(0));
+        assert!(state.is_complete());
+    }
+
+    #[test]
     fn claims_of_somebody_else_demand_that_all_is_read_anew() {
         let mut state = state();
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::ReadAnew);
+        assert!(!state.is_complete(), "Nodes may be older than these claims");
+        assert!(state.kinds[&ObservedKind::Claims].objects().all(|json| !json.contains("12")), "nor are they kept");
+        let begun = state.begin();
+        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
+        state.replace(self::state().kinds, begun);
+        assert!(!state.is_complete(), "it was demanded again meanwhile");
         let mut state = self::state();
         state.writing(&Target::Claims);
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::Nothing, "ours, perhaps");
@@ -397,7 +513,8 @@ mod tests {
             let mut kept: BTreeMap<ObservedKind, Kept> = kinds.map(|kind| (kind, Kept::of(""))).into();
             kept.values_mut().for_each(|kept| kept.begin("10"));
             let mut state = State::default();
-            state.replace(kept);
+            let begun = state.begin();
+            state.replace(kept, begun);
             let mut heard = [10_u64; 2];
             while heard.iter().any(|at| *at < 30) {
                 let index = rng.usize(..2);

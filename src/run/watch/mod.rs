@@ -13,8 +13,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::SignedDuration;
-
 use self::files::Files;
 use self::restraint::Restraint;
 use super::Loaded;
@@ -25,7 +23,7 @@ use crate::plan::{Change, Refusal, Target};
 use crate::source::DirectoryEvents;
 
 /// First pause after a round that failed; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -34,15 +32,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const DEAF: Duration = Duration::from_secs(10);
 
 /// How a cluster is watched.
-pub struct Watch<'w> {
+pub struct Watch {
     /// Reads and checks the files.
-    pub load: &'w (dyn Fn() -> Loaded + Sync),
+    pub load: Arc<dyn Fn() -> Loaded + Send + Sync>,
     /// Says that they may have changed.
     pub events: DirectoryEvents,
     /// What may be exceeded.
     pub waivers: BTreeSet<Waiver>,
     /// How often it is planned when nothing happens.
-    pub interval: SignedDuration,
+    pub interval: Duration,
     /// Writes that are under way at the same time.
     pub parallelism: NonZeroUsize,
     /// Who writes, as others are told.
@@ -61,7 +59,7 @@ pub enum News<'n> {
     /// What is not done, whenever that is something else than before.
     Waiting(&'n Waiting),
     /// Somebody else undoes what we write; it is left alone for so long.
-    Undone(&'n Target, SignedDuration),
+    Undone(&'n Target, Duration),
     /// It does not work at the moment.
     Trouble(&'n str),
     /// It works again.
@@ -87,7 +85,7 @@ pub type OnNews<'n> = dyn FnMut(News<'_>) + Send + 'n;
 /// Watches until `ending` comes. `first` are the files at the beginning, without errors.
 pub async fn watch<C: Follow>(
     cluster: C,
-    watch: Watch<'_>,
+    watch: Watch,
     first: Loaded,
     ending: impl Future<Output = ()> + Send,
     on_news: &mut OnNews<'_>,
@@ -99,26 +97,35 @@ pub async fn watch<C: Follow>(
         mirror: &mirror,
         files: &files,
         waivers: &waivers,
-        interval: interval.unsigned_abs(),
+        interval,
         parallelism,
         holder,
         stop: Arc::default(),
         restraint: Restraint::default(),
         told: Told::default(),
-        pause: FIRST_PAUSE,
+        setbacks: 0,
         deaf_since: None,
     };
     tokio::select! {
         never = mirror.keep() => match never {},
-        never = keep_files(&files, &mut events, load) => match never {},
+        never = keep_files(&files, &mut events, &load) => match never {},
         () = work.until(ending, on_news) => {}
     }
 }
 
-async fn keep_files(files: &Files, events: &mut DirectoryEvents, load: &(dyn Fn() -> Loaded + Sync)) -> Infallible {
+async fn keep_files(
+    files: &Files,
+    events: &mut DirectoryEvents,
+    load: &Arc<dyn Fn() -> Loaded + Send + Sync>,
+) -> Infallible {
     loop {
         events.changed().await;
-        files.offer(tokio::task::block_in_place(load));
+        let load = load.clone();
+        // Beside everything else: a file system may hang.
+        let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else { continue };
+        if events.are_quiet().await {
+            files.offer(loaded);
+        }
     }
 }
 
@@ -140,7 +147,8 @@ struct Work<'w, C> {
     stop: Arc<Stop>,
     restraint: Restraint,
     told: Told,
-    pause: Duration,
+    /// What went wrong since a round that went well.
+    setbacks: u32,
     /// Since when the mirror has not shown what we wrote.
     deaf_since: Option<Instant>,
 }
@@ -186,25 +194,36 @@ impl<C: Follow> Work<'_, C> {
     async fn round(&mut self, on_news: &mut OnNews<'_>) -> Duration {
         let Some(snapshot) = self.mirror.snapshot() else { return self.not_in_step(on_news) };
         self.deaf_since = None;
+        let setbacks = self.setbacks;
         match self.plan_and_apply(&snapshot, on_news).await {
             Ok(due) => {
-                self.pause = FIRST_PAUSE;
+                if self.setbacks == setbacks {
+                    self.setbacks = 0;
+                }
                 let trouble = self.mirror.trouble();
                 self.tell_of_trouble(trouble, on_news);
-                due.unwrap_or(self.interval)
+                due.unwrap_or(self.interval).min(self.interval)
             }
             Err(error) => {
                 self.tell_of_trouble(Some(error.to_string()), on_news);
-                let pause = self.pause.mul_f64(fastrand::f64() / 2.0 + 0.75);
-                self.pause = LONGEST_PAUSE.min(self.pause * 2);
-                pause
+                self.next_pause()
             }
         }
+    }
+
+    /// The pause after something went wrong; each further one is longer, until a round goes well.
+    fn next_pause(&mut self) -> Duration {
+        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << self.setbacks.min(16)));
+        self.setbacks += 1;
+        pause.mul_f64(fastrand::f64() / 2.0 + 0.75)
     }
 
     fn not_in_step(&mut self, on_news: &mut OnNews<'_>) -> Duration {
         let trouble = self.mirror.trouble();
         self.tell_of_trouble(trouble, on_news);
+        if !self.mirror.is_read() {
+            return DEAF;
+        }
         if self.deaf_since.get_or_insert_with(Instant::now).elapsed() >= DEAF {
             self.deaf_since = None;
             self.mirror.read_anew();

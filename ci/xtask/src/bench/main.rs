@@ -10,6 +10,7 @@ mod apply;
 mod claims;
 mod doctor;
 mod file;
+mod join;
 mod ours;
 mod plan;
 mod process;
@@ -55,6 +56,8 @@ enum Verb {
     Services,
     /// `doctor` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
     Doctor,
+    /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000 nodes.
+    Join,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -91,6 +94,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Claims => claims::run(nodes.unwrap_or(claims::NODES)),
         Verb::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
         Verb::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
+        Verb::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
         Verb::All => {
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
@@ -98,7 +102,8 @@ fn run(arguments: &Arguments) -> Result<()> {
             apply::run(tool, nodes.unwrap_or(apply::NODES))?;
             file::run(tool, nodes.unwrap_or(file::NODES))?;
             alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
-            claims::run(nodes.unwrap_or(claims::NODES))
+            claims::run(nodes.unwrap_or(claims::NODES))?;
+            join::run(tool, nodes.unwrap_or(join::NODES))
         }
         Verb::Timed(arguments) => timed::run(arguments),
         Verb::RawList { kubeconfig } => raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop),

@@ -1,0 +1,194 @@
+//! `bench join`: how long a node that joins waits for its block while `cilium-ipam watch` runs, against one raw PATCH; what an event costs in
+//! a cluster of a tenth of the size; and how long a file that is saved takes to act.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use testbed::ControlPlane;
+use xtask::line::Line;
+use xtask::pools::{Pools, pool};
+use xtask::tool::Tool;
+use xtask::{cluster, fleet, node};
+
+use crate::samples::Samples;
+
+/// What the README promises.
+pub const NODES: usize = 5_000;
+const RATIO_LIMIT: f64 = 2.0;
+const FILE_LIMIT_MS: f64 = 200.0;
+/// Nodes that join, one after the other.
+const JOINS: usize = 40;
+/// Files that are saved.
+const SAVES: usize = 9;
+/// Far longer than anything that comes at all.
+const AT_MOST: Duration = Duration::from_secs(120);
+
+#[derive(Default)]
+struct Measured {
+    patch: Samples,
+    join: Samples,
+    save: Samples,
+    cpu_ms_per_join: f64,
+    cpu_ms_per_heartbeat: f64,
+    peak_rss_mib: f64,
+}
+
+/// Runs it and prints its line.
+pub fn run(tool: &Path, nodes: usize) -> Result<()> {
+    let tool = Tool::new(tool)?;
+    let few = measure(&tool, nodes / 10)?;
+    let many = measure(&tool, nodes)?;
+    println!("raw PATCH of a Node, ms: {}", many.patch.spread());
+    println!("block of a node that joins, from its creation to its block, ms: {}", many.join.spread());
+    println!("a file, from its saving to the block that it gives, ms: {}", many.save.spread());
+    Line::new("join")
+        .with("nodes", nodes)
+        .at_most("ratio", many.join.median() / many.patch.median(), "limit", RATIO_LIMIT)
+        .measured("patch_ms", many.patch.median())
+        .at_most("file_ms", many.save.median(), "file_limit", FILE_LIMIT_MS)
+        .measured("cpu_ms_per_join", many.cpu_ms_per_join)
+        .measured("cpu_ms_per_join_in_a_tenth", few.cpu_ms_per_join)
+        .measured("cpu_ms_per_heartbeat", many.cpu_ms_per_heartbeat)
+        .measured("cpu_ms_per_heartbeat_in_a_tenth", few.cpu_ms_per_heartbeat)
+        .measured("peak_rss_mib", many.peak_rss_mib)
+        .print();
+    Ok(())
+}
+
+/// A `watch` that runs.
+struct Watching {
+    child: Child,
+    lines: Receiver<(Instant, Value)>,
+}
+
+impl Watching {
+    fn start(tool: &Tool, pools: &OsStr, plane: &ControlPlane) -> Result<Self> {
+        let [watch, kubeconfig, output, json] = ["watch", "--kubeconfig", "--output", "json"].map(OsStr::new);
+        let mut command: Command = tool.command();
+        command.args([watch, pools, kubeconfig, plane.kubeconfig().as_os_str(), output, json]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("watch does not start")?;
+        let stdout = BufReader::new(child.stdout.take().context("no standard output")?);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let line = (Instant::now(), serde_json::from_str(&line).unwrap_or_default());
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, lines })
+    }
+
+    fn until(&self, event: &str, name: Option<&str>) -> Result<Instant> {
+        loop {
+            let (at, line) = self.lines.recv_timeout(AT_MOST).with_context(|| format!("no {event} of {name:?}"))?;
+            if line["event"] == event && name.is_none_or(|name| line["name"] == name) {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// Processor time so far, user and system.
+    fn cpu_ms(&self) -> Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let (_, fields) = text.rsplit_once(')').context("no such process")?;
+        let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
+        // USER_HZ is 100 on every architecture that Linux is built for today.
+        Ok(f64::from(ticks) * 10.0)
+    }
+
+    fn peak_rss_mib(&self) -> Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
+    let plane = cluster::start()?;
+    let pools = Pools::racks()?;
+    eprintln!("bench join: creating {nodes} Nodes and as many CiliumNodes");
+    fleet::create_cilium_nodes(&plane, 0..nodes)?;
+    fleet::create_nodes(&plane, 0..nodes)?;
+    let watching = Watching::start(tool, pools.path(), &plane)?;
+    for _ in 0..nodes {
+        watching.until("written", None)?;
+    }
+    let mut measured = Measured::default();
+    let before = watching.cpu_ms()?;
+    for index in nodes..nodes + JOINS {
+        let began = Instant::now();
+        plane.create(node::NODES, &node::node(index))?;
+        let written = watching.until("written", Some(&node::name(index)))?;
+        measured.join.add(written.duration_since(began).as_secs_f64() * 1e3);
+    }
+    measured.cpu_ms_per_join = per(watching.cpu_ms()? - before, JOINS);
+    raw_patches(&plane, nodes + JOINS, &mut measured)?;
+    let before = watching.cpu_ms()?;
+    fleet::heartbeat(&plane, 0..nodes / 2, 1)?;
+    // What is heard of after them is heard of when they are through.
+    plane.create(node::NODES, &node::node(nodes + 3 * JOINS))?;
+    watching.until("written", Some(&node::name(nodes + 3 * JOINS)))?;
+    measured.cpu_ms_per_heartbeat = per(watching.cpu_ms()? - before, nodes / 2);
+    saves(&plane, &pools, &watching, nodes + 4 * JOINS, &mut measured)?;
+    measured.peak_rss_mib = watching.peak_rss_mib()?;
+    Ok(measured)
+}
+
+/// The same writes on Nodes of no pool, which nobody else writes.
+fn raw_patches(plane: &ControlPlane, first: usize, measured: &mut Measured) -> Result<()> {
+    for index in first..first + JOINS {
+        let mut object = node::node(index);
+        object["metadata"]["labels"]["rack"] = json!("none");
+        plane.create(node::NODES, &object)?;
+        let block = format!("192.168.{}.0/26", index % 256);
+        let began = Instant::now();
+        plane.patch(&node::path(index), &json!({"spec": {"podCIDR": block, "podCIDRs": [block]}}))?;
+        measured.patch.add(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(())
+}
+
+/// Nodes that wait for a pool, and a file that brings it.
+fn saves(
+    plane: &ControlPlane,
+    pools: &Pools,
+    watching: &Watching,
+    first: usize,
+    measured: &mut Measured,
+) -> Result<()> {
+    for save in 0..SAVES {
+        let index = first + save;
+        let mut object = node::node(index);
+        object["metadata"]["labels"]["rack"] = json!(format!("new-{save}"));
+        plane.create(node::NODES, &object)?;
+        watching.until("seen", None)?;
+        let selector = format!("nodeSelector: {{matchLabels: {{rack: new-{save}}}}}");
+        let document = pool(&format!("new-{save}"), &format!("cidrs: [10.192.{save}.0/24], blockSize: 26, {selector}"));
+        let began = Instant::now();
+        std::fs::write(Path::new(pools.path()).join(format!("new-{save}.yaml")), document)?;
+        let written = watching.until("written", Some(&node::name(index)))?;
+        measured.save.add(written.duration_since(began).as_secs_f64() * 1e3);
+    }
+    ensure!(measured.save.median() > 0.0, "nothing was saved");
+    Ok(())
+}
+
+fn per(total: f64, count: usize) -> f64 {
+    total / f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
