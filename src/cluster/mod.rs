@@ -26,7 +26,7 @@ use crate::observed::{ObservedKind, ReadError};
 pub use file::{FileCluster, Opening, replace as replace_file};
 pub use follow::{Follow, Following, Notice};
 pub use lock::{LockRecord, LockSeen};
-pub use mirror::{Direct, Mirror, Snapshot};
+pub use mirror::{Direct, Mirror, Snapshot, Touched};
 pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
 pub use write::{Operation, Target, Write, WriteError, Written};

@@ -15,7 +15,7 @@ use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Suppl
 use crate::check;
 use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
-use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity};
 use crate::net::{Block, Family, Range, merge};
 use crate::observed::{FamilyUse, Node, Observed};
 
@@ -33,6 +33,32 @@ pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>)
     }
     planner.load_balancing();
     planner.finish()
+}
+
+/// Blocks for nodes that join, from a supply in which everything else is taken.
+pub(super) fn plan_newcomers(desired: &Desired, observed: &Observed, supply: Supply) -> (Supply, Plan) {
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let mut planner = Planner { desired, observed, claims: &claims, supply, plan: Plan::default() };
+    planner.blocks_of_nodes();
+    planner.plan.changes.sort_by_cached_key(by_pool);
+    (planner.supply, planner.plan)
+}
+
+/// Every address that no node may get, these foreign ones among them, or that some node has.
+pub(super) fn addresses_in_use(
+    desired: &Desired,
+    observed: &Observed,
+    claims: &Claims,
+    foreign: Vec<Range>,
+) -> Vec<Range> {
+    let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
+    let shown = observed.shown_blocks().map(|(_, block)| block.range());
+    foreign.into_iter().chain(reserved).chain(shown).chain(claims.ranges()).collect()
+}
+
+/// The order in which nodes' changes are sent.
+fn by_pool(change: &Change) -> Option<(Option<PoolName>, NodeName)> {
+    change.as_node().map(|change| (change.pool.clone(), change.node.clone()))
 }
 
 /// The supply of all pools, nothing taken.
@@ -124,8 +150,7 @@ impl<'p> Planner<'p> {
         };
         let demands: Vec<Demand> = nodes.iter().map(demand).collect();
         self.plan.findings.extend(candidates.ties(self.desired));
-        let shown = self.observed.shown_blocks().map(|(_, block)| block.range());
-        let taken: Vec<Range> = foreign.into_iter().chain(reserved).chain(shown).chain(self.claims.ranges()).collect();
+        let taken = addresses_in_use(self.desired, self.observed, self.claims, foreign);
         let allocation = allocate(&mut self.supply, &taken, &pins, &demands);
         for shortfall in &allocation.shortfalls {
             let finding = self.shortfall(shortfall);
@@ -206,7 +231,6 @@ impl<'p> Planner<'p> {
 
     /// Pools and pins go first, so that what they do is as near as can be to what was observed.
     fn load_balancing(&mut self) {
-        let by_pool = |change: &Change| change.as_node().map(|change| (change.pool.clone(), change.node.clone()));
         self.plan.changes.sort_by_cached_key(by_pool);
         let lb::LbPlan { changes, blocked, unchanged, effects, findings } = lb::plan(self.desired, self.observed);
         self.plan.changes.splice(..0, changes);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::desired::{Documents, SourceFile};
 use crate::model::{Finding, Origin, Rule, Severity};
 
-pub use events::DirectoryEvents;
+pub use events::{DirectoryEvents, Stillness};
 
 /// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
 const LARGEST_FILE: u64 = 8 * 1024 * 1024;

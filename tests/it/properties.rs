@@ -7,7 +7,7 @@ use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
 use cilium_ipam::model::Severity;
 use cilium_ipam::net::Block;
 use cilium_ipam::observed::{Observed, ObservedKind, Reader};
-use cilium_ipam::plan::{Plan, PlanDocument, node_changes, plan};
+use cilium_ipam::plan::{Plan, PlanDocument, Standing, node_changes, plan};
 use proptest::prelude::*;
 
 use super::support::{holds, node, pin, pool};
@@ -207,6 +207,33 @@ proptest! {
         prop_assert_eq!(PlanDocument::new(&plan, "pools").summary.moved, 0);
         prop_assert_eq!(world.plan(&given).unwrap().changes, vec![]);
         prop_assert_eq!(plan.changes.len() + plan.blocked.len() + plan.unchanged.len(), world.nodes.len());
+    }
+
+    #[test]
+    fn who_joins_gets_what_a_whole_plan_gives(world in worlds(), first in 0usize..20) {
+        let mut world = World { claims: BTreeMap::new(), ..world };
+        let first = first.min(world.nodes.len());
+        world.nodes[first..].iter_mut().for_each(|(_, held)| *held = None);
+        let Some(whole) = world.plan(&BTreeMap::new()) else { return Ok(()) };
+        let whole = given(&whole);
+        let before = World { nodes: world.nodes[..first].to_vec(), ..world.clone() };
+        let (desired, observed) = (before.desired().unwrap(), before.observed(&BTreeMap::new()));
+        let plan = plan(&desired, &observed, Vec::new());
+        let mut standing = Standing::after(&plan, &desired, &observed).unwrap();
+        let all = world.observed(&BTreeMap::new());
+        for index in first..world.nodes.len() {
+            let name = format!("n{index:02}");
+            let node = all.nodes.values().find(|node| node.name.as_str() == name).unwrap().clone();
+            let newcomers = standing.newcomers(&desired, all.claims.clone(), all.at, vec![(node, None)]);
+            if world.pins.iter().any(|(pinned, _)| *pinned == index) {
+                prop_assert!(newcomers.is_none(), "a pin takes a whole plan");
+                continue;
+            }
+            let newcomers = newcomers.unwrap();
+            let served: Vec<Block> = newcomers.changes.iter().flat_map(|change| change.as_node().unwrap().after.clone()).collect();
+            prop_assert_eq!(served.first(), whole.get(&name), "{}", name);
+            prop_assert_eq!(newcomers.blocked.is_empty(), whole.contains_key(&name));
+        }
     }
 
     #[test]

@@ -10,8 +10,9 @@ mod record;
 mod snapshot;
 mod state;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -21,7 +22,8 @@ use tokio::sync::Notify;
 use self::record::Recorder;
 use self::state::{Heard, State};
 use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Write, WriteError, Written, observe};
-use crate::observed::ObservedKind;
+use crate::net::Block;
+use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObservedKind};
 
 pub use self::direct::Direct;
 pub use self::snapshot::Snapshot;
@@ -37,6 +39,17 @@ const BETWEEN_READINGS: Duration = Duration::from_secs(1);
 
 /// How often a kind that is not served or hidden is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Nodes that changed.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// Their names.
+    pub names: BTreeSet<String>,
+    /// Nodes and CiliumNodes of these names, as far as they are there, and the claims; nothing else has changed.
+    pub objects: Vec<(ObservedKind, Arc<str>)>,
+    /// Blocks that vanished, and of which it is not known yet whether another object shows them.
+    pub lingering: BTreeSet<Block>,
+}
 
 /// Why all is read anew.
 enum End {
@@ -99,13 +112,39 @@ impl<C: Follow> Mirror<C> {
 
     /// Everything as it is now; `None` while it was not read yet, or does not show yet what we wrote.
     pub fn snapshot(&self) -> Option<Snapshot<'_, C>> {
-        let state = self.lock();
-        state.is_complete().then(|| Snapshot::new(self, &state))
+        let mut state = self.lock();
+        if !state.is_complete() {
+            return None;
+        }
+        state.take_touched();
+        Some(Snapshot::new(self, &state))
+    }
+
+    /// The nodes that changed since this or a snapshot was asked for last; `None` where more has changed, or where there is no snapshot.
+    pub fn touched(&self) -> Option<Touched> {
+        let mut state = self.lock();
+        if !state.is_complete() {
+            return None;
+        }
+        let Some(names) = state.take_touched() else {
+            state.forget_touched();
+            return None;
+        };
+        let json = |kind: ObservedKind, name: &str| Some((kind, state.json(kind, name)?));
+        let of_node = |name: &String| [ObservedKind::Node, ObservedKind::CiliumNode].map(|kind| json(kind, name));
+        let objects = names.iter().flat_map(of_node).flatten();
+        let claims = json(ObservedKind::Claims, &format!("{OWN_NAMESPACE}/{CLAIMS_NAME}"));
+        Some(Touched { objects: objects.chain(claims).collect(), names, lingering: state.lingering() })
     }
 
     /// The cluster itself: what is read from it is not what the mirror shows, what is written to it the mirror must show.
     pub fn direct(&self) -> Direct<'_, C> {
         Direct::new(self)
+    }
+
+    /// Whether it can be planned from: all was read, and what we wrote shows.
+    pub fn is_in_step(&self) -> bool {
+        self.lock().is_complete()
     }
 
     /// Whether everything was read at least once.

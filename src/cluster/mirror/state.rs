@@ -38,6 +38,8 @@ pub(super) struct State {
     claims_written: u64,
     /// The claims are being written: whose a newer version is will be known with the answer.
     is_writing_claims: bool,
+    /// Nodes that changed since it was asked last, by name; `None` is everything.
+    touched: Option<BTreeSet<String>>,
     /// What does not work at the moment, by resource; by nothing where it is all of them.
     trouble: BTreeMap<&'static str, String>,
 }
@@ -159,6 +161,7 @@ impl State {
     pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>, begun: Beginning) {
         self.kinds = kinds;
         self.vanished.clear();
+        self.touched = None;
         self.trouble.clear();
         self.met = begun.demands;
         let answered_since = std::mem::take(&mut self.owed).into_iter().filter(|(_, (_, at))| *at > begun.answers);
@@ -227,10 +230,41 @@ impl State {
             Notice::Gone(object) => self.gone(kind, object),
         };
         let is_known = self.forget_vanished();
+        if is_known {
+            self.touched = None;
+        }
         match heard {
             Heard::Nothing if is_known => Heard::Change,
             heard => heard,
         }
+    }
+
+    fn touch(&mut self, kind: ObservedKind, key: &str) {
+        match kind {
+            ObservedKind::Node | ObservedKind::CiliumNode => {
+                if let Some(touched) = &mut self.touched {
+                    touched.insert(key.to_owned());
+                }
+            }
+            // Only ours are heard of without reading anew.
+            ObservedKind::Claims => {}
+            _ => self.touched = None,
+        }
+    }
+
+    /// Nodes that changed since the last time, by name, or `None` for everything. From now on nothing has changed.
+    pub(super) fn take_touched(&mut self) -> Option<BTreeSet<String>> {
+        self.touched.replace(BTreeSet::new())
+    }
+
+    /// Everything has changed.
+    pub(super) fn forget_touched(&mut self) {
+        self.touched = None;
+    }
+
+    /// An object, if there is one.
+    pub(super) fn json(&self, kind: ObservedKind, key: &str) -> Option<Arc<str>> {
+        Some(self.kinds.get(&kind)?.objects.get(key)?.json.clone())
     }
 
     fn changed(&mut self, kind: ObservedKind, object: &Value) -> Heard {
@@ -250,8 +284,11 @@ impl State {
         if was_paid {
             self.owed.remove(&(kind, key.clone()));
         }
-        let old = Arc::make_mut(&mut kept.objects).insert(key, new.clone());
+        let old = Arc::make_mut(&mut kept.objects).insert(key.clone(), new.clone());
         let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
+        if !is_same {
+            self.touch(kind, &key);
+        }
         for block in old.into_iter().flat_map(|old| old.blocks).filter(|block| !new.blocks.contains(block)) {
             self.vanished.push((block, at));
         }
@@ -269,6 +306,7 @@ impl State {
         kept.reached = kept.reached.max(at);
         let old = Arc::make_mut(&mut kept.objects).remove(&key);
         self.vanished.extend(old.into_iter().flat_map(|old| old.blocks).map(|block| (block, at)));
+        self.touch(kind, &key);
         self.owed.remove(&(kind, key));
         match kind {
             ObservedKind::Claims | ObservedKind::CiliumDaemonSet => self.read_anew(),

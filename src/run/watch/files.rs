@@ -23,6 +23,11 @@ struct State {
     is_untold: bool,
 }
 
+/// Whether two readings found the same files, with the same to say of them.
+pub(super) fn is_same(one: &Loaded, other: &Loaded) -> bool {
+    one.documents.files == other.documents.files && one.findings == other.findings
+}
+
 impl Files {
     pub(super) fn new(first: Loaded) -> Files {
         let state = State { in_force: Arc::new(first), is_new: false, newest_invalid: None, is_untold: false };
@@ -33,11 +38,7 @@ impl Files {
     pub(super) fn offer(&self, loaded: Loaded) {
         let mut state = self.lock();
         let newest = state.newest_invalid.as_ref().unwrap_or(&state.in_force);
-        let is_same = |other: &Loaded| {
-            let same_findings = other.findings == loaded.findings;
-            other.documents.files == loaded.documents.files && same_findings
-        };
-        if is_same(newest) {
+        if is_same(newest, &loaded) {
             return;
         }
         if loaded.has_errors() {

@@ -3,6 +3,7 @@
 //! Files with a fault never act; the last good ones stay in force. What is worse than the Policy lets pass waits for a person.
 
 mod files;
+mod joining;
 mod restraint;
 mod round;
 
@@ -13,14 +14,15 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::files::Files;
+use self::files::{Files, is_same};
+use self::joining::Known;
 use self::restraint::Restraint;
 use super::Loaded;
 use crate::apply::{Outcome, Stop};
 use crate::cluster::{Follow, Mirror};
 use crate::model::{Hazard, Waiver};
 use crate::plan::{Change, Refusal, Target};
-use crate::source::DirectoryEvents;
+use crate::source::{DirectoryEvents, Stillness};
 
 /// First pause after a round that failed; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -104,6 +106,7 @@ pub async fn watch<C: Follow>(
         restraint: Restraint::default(),
         told: Told::default(),
         setbacks: 0,
+        known: None,
         deaf_since: None,
     };
     tokio::select! {
@@ -118,13 +121,22 @@ async fn keep_files(
     events: &mut DirectoryEvents,
     load: &Arc<dyn Fn() -> Loaded + Send + Sync>,
 ) -> Infallible {
+    let mut last: Option<Loaded> = None;
     loop {
         events.changed().await;
         let load = load.clone();
         // Beside everything else: a file system may hang.
         let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else { continue };
-        if events.are_quiet().await {
+        let is_still = match events.stillness().await {
+            Stillness::Still => true,
+            // Two readings that are the same show no directory in motion.
+            Stillness::Moved | Stillness::Unknown => last.as_ref().is_some_and(|last| is_same(last, &loaded)),
+        };
+        if is_still {
             files.offer(loaded);
+            last = None;
+        } else {
+            last = Some(loaded);
         }
     }
 }
@@ -149,6 +161,8 @@ struct Work<'w, C> {
     told: Told,
     /// What went wrong since a round that went well.
     setbacks: u32,
+    /// What the last whole plan left, where nodes that join can be served from it.
+    known: Option<Known>,
     /// Since when the mirror has not shown what we wrote.
     deaf_since: Option<Instant>,
 }
@@ -159,6 +173,14 @@ impl<C: Follow> Work<'_, C> {
         on_news(News::InForce(&self.files.in_force()));
         let mut due = Duration::ZERO;
         loop {
+            if self.setbacks > 0 {
+                // What would wake us sooner may be what we did ourselves.
+                tokio::select! {
+                    () = &mut ending => return,
+                    () = tokio::time::sleep(due) => {}
+                }
+                due = Duration::ZERO;
+            }
             tokio::select! {
                 () = &mut ending => return,
                 () = self.mirror.moved() => {}
@@ -192,10 +214,19 @@ impl<C: Follow> Work<'_, C> {
 
     /// Plans and applies once; says when to do it again at the latest.
     async fn round(&mut self, on_news: &mut OnNews<'_>) -> Duration {
-        let Some(snapshot) = self.mirror.snapshot() else { return self.not_in_step(on_news) };
+        if !self.mirror.is_in_step() {
+            return self.not_in_step(on_news);
+        }
         self.deaf_since = None;
         let setbacks = self.setbacks;
-        match self.plan_and_apply(&snapshot, on_news).await {
+        let outcome = match self.join(on_news).await {
+            Some(outcome) => outcome.map(Some),
+            None => {
+                let Some(snapshot) = self.mirror.snapshot() else { return self.not_in_step(on_news) };
+                self.plan_and_apply(&snapshot, on_news).await
+            }
+        };
+        match outcome {
             Ok(due) => {
                 if self.setbacks == setbacks {
                     self.setbacks = 0;

@@ -39,14 +39,19 @@ impl Restraint {
         self.note_key(key(change), now)
     }
 
+    /// Forgets what is over.
+    pub(super) fn prune(&mut self, now: Instant) {
+        self.0.retain(|_, attempts| attempts.not_before + FORGOTTEN > now);
+    }
+
     fn pause_of(&self, key: &(Target, String), now: Instant) -> Option<Duration> {
         let Attempts { not_before, .. } = self.0.get(key)?;
         not_before.checked_duration_since(now).filter(|pause| !pause.is_zero())
     }
 
     fn note_key(&mut self, key: (Target, String), now: Instant) -> Duration {
-        self.0.retain(|_, attempts| attempts.not_before + FORGOTTEN > now);
-        let count = self.0.get(&key).map_or(0, |attempts| attempts.count);
+        let known = self.0.get(&key).filter(|attempts| attempts.not_before + FORGOTTEN > now);
+        let count = known.map_or(0, |attempts| attempts.count);
         let pause = match count {
             0 => Duration::ZERO,
             again => FIRST_PAUSE.saturating_mul(1 << (again - 1).min(16)).min(LONGEST_PAUSE),

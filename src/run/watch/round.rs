@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::joining::Known;
 use super::{News, OnNews, Waiting, Work};
 use crate::apply::{Event, Outcome};
 use crate::cluster::{Cluster, ClusterError, Follow, Snapshot};
@@ -20,6 +21,15 @@ const WORTH_TELLING: Duration = Duration::from_secs(8);
 /// How long a lock that somebody holds is left alone.
 const LOCKED: Duration = Duration::from_secs(2);
 
+/// What came of changes.
+pub(super) struct Tried {
+    pub(super) applied: Vec<Change>,
+    /// The pause after which to try the others.
+    pub(super) again: Option<Duration>,
+    /// Whether the server said yes or no to each of them.
+    pub(super) is_certain: bool,
+}
+
 impl<C: Follow> Work<'_, C> {
     /// Gives the time after which there is more to do, if that is known.
     pub(super) async fn plan_and_apply(
@@ -32,12 +42,24 @@ impl<C: Follow> Work<'_, C> {
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
         let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);
         self.tell_of_waiting(&plan, &parted, &observed, on_news);
+        self.restraint.prune(Instant::now());
+        let known = Known::after(&plan, &loaded, &observed, self.interval);
         let (ready, due) = self.restrained(parted.applied);
         let (new, others): (Vec<Change>, Vec<Change>) = ready.into_iter().partition(Change::gives_to_a_new_node);
         // With nothing to write it still puts claims to rest that nobody has any more.
-        let after_new = self.apply(snapshot, &job, observed, new, LostRaces::Left, on_news).await?;
-        let after_others = if others.is_empty() { None } else { self.others(&job, on_news).await? };
-        Ok([due, after_new, after_others].into_iter().flatten().min())
+        let tried = self.apply(snapshot, &job, observed, new, LostRaces::Left, on_news).await?;
+        if !others.is_empty() {
+            // What it finds and does is not in what is known.
+            let after_others = self.others(&job, on_news).await?;
+            return Ok([due, tried.again, after_others].into_iter().flatten().min());
+        }
+        let due = [due, tried.again].into_iter().flatten().min();
+        if let Some(mut known) = known.filter(|_| tried.is_certain) {
+            known.note(&tried.applied);
+            known.within(due.unwrap_or(self.interval));
+            self.known = Some(known);
+        }
+        Ok(due)
     }
 
     /// What does more than give blocks to new nodes.
@@ -58,14 +80,14 @@ impl<C: Follow> Work<'_, C> {
             let (observed, plan) = observe_and_plan(&direct, job).await?;
             let parted = unattended(&plan, &job.loaded.desired, &observed, self.waivers);
             let (ready, due) = self.restrained(parted.applied);
-            let after = self.apply(&direct, job, observed, ready, LostRaces::PlannedAgain, on_news).await?;
-            Ok([due, after].into_iter().flatten().min())
+            let tried = self.apply(&direct, job, observed, ready, LostRaces::PlannedAgain, on_news).await?;
+            Ok([due, tried.again].into_iter().flatten().min())
         };
         hold(&direct, &wish, lock, work).await
     }
 
     /// Without those that must pause; what stands behind one of them in order pauses with it.
-    fn restrained(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
+    pub(super) fn restrained(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
         let now = Instant::now();
         let mut due: Option<Duration> = None;
         let mut ready = Vec::new();
@@ -83,8 +105,7 @@ impl<C: Follow> Work<'_, C> {
         (ready, due)
     }
 
-    /// Gives the pause after which to try what was not applied.
-    async fn apply<T: Cluster>(
+    pub(super) async fn apply<T: Cluster>(
         &mut self,
         cluster: &T,
         job: &Job<'_>,
@@ -92,7 +113,7 @@ impl<C: Follow> Work<'_, C> {
         changes: Vec<Change>,
         lost_races: LostRaces,
         on_news: &mut OnNews<'_>,
-    ) -> Result<Option<Duration>, ClusterError> {
+    ) -> Result<Tried, ClusterError> {
         let mut on_event = |event: Event<'_>| {
             let Event::Finished { change, outcome } = event;
             if *outcome == Outcome::Applied {
@@ -102,32 +123,36 @@ impl<C: Follow> Work<'_, C> {
         let (parallelism, stop) = (self.parallelism, self.stop.clone());
         let mut sending = Sending { batch: BATCH, parallelism, lost_races, stop: &stop, on_event: &mut on_event };
         let (applied, failure) = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
-        let after = self.note(&applied, on_news);
-        failure.map_or(Ok(after), Err)
+        let tried = self.note(applied, on_news);
+        match failure {
+            Some(error) => Err(error),
+            None if tried.is_certain => Ok(tried),
+            // A heartbeat moves a Node, and another applier the claims: neither lasts. A server that stops us does.
+            None => Ok(Tried { again: Some(self.next_pause()), ..tried }),
+        }
     }
 
-    fn note(&mut self, applied: &Applied, on_news: &mut OnNews<'_>) -> Option<Duration> {
+    fn note(&mut self, outcomes: Applied, on_news: &mut OnNews<'_>) -> Tried {
         let now = Instant::now();
-        let mut after = None;
-        let (mut lost, mut stopped) = (false, false);
-        for (change, outcome) in &applied.outcomes {
-            match outcome {
-                Outcome::NotTried => stopped = true,
-                Outcome::Superseded(_) => lost = true,
-                Outcome::Applied | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                    let pause = self.restraint.note(change, now);
-                    if *outcome != Outcome::Applied {
-                        on_news(News::Finished(change, outcome));
-                        after = [after, Some(pause)].into_iter().flatten().min();
-                    } else if pause >= WORTH_TELLING {
-                        on_news(News::Undone(&change.target(), pause));
-                    }
+        let mut tried = Tried { applied: Vec::new(), again: None, is_certain: true };
+        for (change, outcome) in outcomes.outcomes {
+            if matches!(outcome, Outcome::NotTried | Outcome::Superseded(_)) {
+                tried.is_certain = false;
+                continue;
+            }
+            let pause = self.restraint.note(&change, now);
+            if outcome == Outcome::Applied {
+                if pause >= WORTH_TELLING {
+                    on_news(News::Undone(&change.target(), pause));
                 }
+                tried.applied.push(change);
+            } else {
+                on_news(News::Finished(&change, &outcome));
+                tried.again = [tried.again, Some(pause)].into_iter().flatten().min();
+                tried.is_certain &= !matches!(outcome, Outcome::Unknown(_));
             }
         }
-        // A heartbeat moves a Node, and another applier the claims: neither lasts. A server that stops us does.
-        let again = (stopped || lost).then(|| self.next_pause());
-        if stopped { again } else { [after, again].into_iter().flatten().min() }
+        tried
     }
 
     fn tell_of_waiting(&mut self, plan: &Plan, parted: &Unattended, observed: &Observed, on_news: &mut OnNews<'_>) {

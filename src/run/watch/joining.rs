@@ -1,0 +1,138 @@
+//! Nodes that join, served from what the last whole plan left: what that costs follows the nodes, not the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{OnNews, Work};
+use crate::cluster::{Cluster, ClusterError, Follow, Touched};
+use crate::model::NodeName;
+use crate::net::{Block, Range};
+use crate::observed::{Observed, Reader};
+use crate::plan::{Change, Newcomers, Plan, Standing, node_changes};
+use crate::run::{Job, Loaded, LostRaces};
+
+/// How soon all is planned again when something has changed that is not urgent, such as a node that is gone.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What is known since the last whole plan.
+#[derive(Debug)]
+pub(super) struct Known {
+    standing: Standing,
+    /// The files that it was made from.
+    loaded: Arc<Loaded>,
+    /// What each node shows.
+    blocks: BTreeMap<NodeName, BTreeSet<Block>>,
+    /// When all must be planned again.
+    due: Instant,
+}
+
+impl Known {
+    /// What a whole plan leaves, if nodes can be served from it, for so long.
+    pub(super) fn after(plan: &Plan, loaded: &Arc<Loaded>, observed: &Observed, interval: Duration) -> Option<Known> {
+        let standing = Standing::after(plan, &loaded.desired, observed)?;
+        let mut blocks = shown(observed);
+        for name in observed.nodes.keys() {
+            blocks.entry(name.clone()).or_default();
+        }
+        // What rests is free at some time, and nothing tells of it.
+        let rest = loaded.desired.policy.quarantine;
+        let freed = observed.claims_in_force(rest).resting.into_values().map(|resting| resting.free_at).min();
+        let freed = freed.and_then(|at| Duration::try_from(at.duration_since(observed.at)).ok());
+        let due = Instant::now() + freed.map_or(interval, |freed| freed.clamp(SOON, interval.max(SOON)));
+        Some(Known { standing, loaded: loaded.clone(), blocks, due })
+    }
+
+    /// All is planned again after this time at the latest.
+    pub(super) fn within(&mut self, time: Duration) {
+        self.due = self.due.min(Instant::now() + time);
+    }
+
+    /// The newcomers among these; `None` where it takes a whole plan.
+    fn newcomers(&mut self, touched: &Touched, seen: Observed) -> Option<Newcomers> {
+        let shown = shown(&seen);
+        touched.lingering.iter().for_each(|block| self.standing.take(&block.range()));
+        let addresses = seen.nodes.values().flat_map(|node| &node.addresses);
+        addresses.for_each(|address| self.standing.take(&Range::from(*address)));
+        let mut joined = Vec::new();
+        for name in &touched.names {
+            let name: NodeName = name.parse().ok()?;
+            let (now, before) = (shown.get(&name), self.blocks.get(&name));
+            let had_none = before.is_none_or(BTreeSet::is_empty);
+            match seen.nodes.get(&name) {
+                Some(node) if now.is_none() && had_none => {
+                    joined.push((node.clone(), seen.cilium_nodes.get(&name).cloned()));
+                }
+                // Something else of it has changed.
+                Some(_) if now.is_some() && now == before => self.within(SOON),
+                // What it had stays taken until then.
+                None if now.is_none() => self.within(SOON),
+                Some(_) | None => return None,
+            }
+        }
+        let Observed { claims, at, .. } = seen;
+        let newcomers = self.standing.newcomers(&self.loaded.desired, claims, at, joined)?;
+        let are_served = newcomers.blocked.is_empty() && newcomers.changes.iter().all(Change::gives_to_a_new_node);
+        are_served.then_some(newcomers)
+    }
+
+    /// These nodes have their blocks.
+    pub(super) fn note(&mut self, applied: &[Change]) {
+        for node in node_changes(applied) {
+            self.blocks.insert(node.node.clone(), node.after.iter().copied().collect());
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.due <= Instant::now()
+    }
+}
+
+fn shown(observed: &Observed) -> BTreeMap<NodeName, BTreeSet<Block>> {
+    let mut blocks: BTreeMap<NodeName, BTreeSet<Block>> = BTreeMap::new();
+    for (node, block) in observed.shown_blocks() {
+        blocks.entry(node.clone()).or_default().insert(block);
+    }
+    blocks
+}
+
+impl<C: Follow> Work<'_, C> {
+    /// Serves nodes that joined; `None` where it takes a whole plan. Gives the time after which there is more to do.
+    pub(super) async fn join(&mut self, on_news: &mut OnNews<'_>) -> Option<Result<Duration, ClusterError>> {
+        // What goes wrong on the way leaves nothing that could be relied on.
+        let mut known = self.known.take()?;
+        let loaded = self.files.in_force();
+        if known.is_due() || !Arc::ptr_eq(&known.loaded, &loaded) {
+            return None;
+        }
+        let touched = self.mirror.touched()?;
+        let mut reader = Reader::default();
+        for (kind, json) in &touched.objects {
+            reader.object(*kind, json).ok()?;
+        }
+        let mirror = self.mirror;
+        let direct = mirror.direct();
+        let Newcomers { observed, changes, blocked: _ } = known.newcomers(&touched, reader.finish(direct.now()))?;
+        let (changes, pause) = self.restrained(changes);
+        if pause.is_some() {
+            return None;
+        }
+        if !changes.is_empty() {
+            let job = Job { loaded: &loaded, undo: None, waivers: self.waivers };
+            let tried = match self.apply(&direct, &job, observed, changes, LostRaces::Left, on_news).await {
+                Ok(tried) => tried,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(after) = tried.again {
+                return Some(Ok(after));
+            }
+            known.note(&tried.applied);
+            if let Some(told) = &mut self.told.waiting {
+                told.nodes = told.nodes.max(known.blocks.len());
+            }
+        }
+        let due = known.due.saturating_duration_since(Instant::now());
+        self.known = Some(known);
+        Some(Ok(due))
+    }
+}
