@@ -106,6 +106,7 @@ pub async fn watch<C: Follow>(
         restraint: Restraint::default(),
         told: Told::default(),
         setbacks: 0,
+        must_pause: false,
         known: None,
         deaf_since: None,
     };
@@ -161,6 +162,8 @@ struct Work<'w, C> {
     told: Told,
     /// What went wrong since a round that went well.
     setbacks: u32,
+    /// Nothing is tried before the next pause is over.
+    must_pause: bool,
     /// What the last whole plan left, where nodes that join can be served from it.
     known: Option<Known>,
     /// Since when the mirror has not shown what we wrote.
@@ -173,7 +176,7 @@ impl<C: Follow> Work<'_, C> {
         on_news(News::InForce(&self.files.in_force()));
         let mut due = Duration::ZERO;
         loop {
-            if self.setbacks > 0 {
+            if std::mem::take(&mut self.must_pause) {
                 // What would wake us sooner may be what we did ourselves.
                 tokio::select! {
                     () = &mut ending => return,
@@ -246,6 +249,7 @@ impl<C: Follow> Work<'_, C> {
     fn next_pause(&mut self) -> Duration {
         let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << self.setbacks.min(16)));
         self.setbacks += 1;
+        self.must_pause = true;
         pause.mul_f64(fastrand::f64() / 2.0 + 0.75)
     }
 
