@@ -246,13 +246,10 @@ mod tests {
     #[test]
     fn broken_rules_are_noticed() {
         let setups = Setups::new();
-        // Two moments need more seeds than a build without optimisations has time for; `prove simulate` tries them too.
-        for (sabotage, seeds) in [
-            (Sabotage::BlindClaims, 0..1_000),
-            (Sabotage::NoClaims, 0..1_000),
-            (Sabotage::UnguardedVersion, 0..1_000),
-            (Sabotage::TrustedCache, 2_500..3_000),
-        ] {
+        // The others need more seeds than a build without optimisations has time for; `prove simulate` tries them all.
+        for (sabotage, seeds) in
+            [(Sabotage::BlindClaims, 0..1_000), (Sabotage::NoClaims, 0..1_000), (Sabotage::UnguardedVersion, 0..1_000)]
+        {
             assert!(first_failure(sabotage, &setups, seeds).is_some(), "{sabotage:?}");
         }
     }
