@@ -160,7 +160,11 @@ impl Common {
 
 /// Reads the directory; faults become a failure that shows them all.
 fn load_valid(directory: &std::path::Path) -> Result<Loaded, Failure> {
-    let loaded = load(directory);
+    valid(load(directory))
+}
+
+/// Files without faults; those of others become a failure that shows them all.
+fn valid(loaded: Loaded) -> Result<Loaded, Failure> {
     if loaded.has_errors() {
         return Err(Failure::Invalid(output::diagnostics(&loaded)));
     }

@@ -9,6 +9,15 @@ use crate::apply::{Event, Outcome};
 use crate::plan::ChangeDocument;
 use crate::render::{Paint, printable};
 
+/// What went wrong with a change that was tried.
+pub(super) fn fault(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Applied | Outcome::NotTried => None,
+        Outcome::Superseded(why) => Some(format!("changed meanwhile, is planned again: {why}")),
+        Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.clone()),
+    }
+}
+
 /// Takes the events of an apply.
 pub(super) enum Progress {
     Bar(ProgressBar),
@@ -29,14 +38,9 @@ impl Progress {
 
     pub(super) fn event(&mut self, event: &Event<'_>) {
         let Event::Finished { change, outcome } = event;
-        let fault = match outcome {
-            Outcome::Applied | Outcome::NotTried => None,
-            Outcome::Superseded(why) => Some(format!("changed meanwhile, is planned again: {why}")),
-            Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.clone()),
-        };
         let (target, after) = (change.target(), ChangeDocument::from(*change).after.join(" "));
         let verb = if after.is_empty() { "taken away" } else { "written" };
-        let line = match fault {
+        let line = match fault(outcome) {
             None => format!("{} {target}  {}", Paint::Green.on(verb), printable(&after)),
             Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
         };

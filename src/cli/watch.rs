@@ -11,9 +11,10 @@ use tokio::sync::Notify;
 
 use super::apply::holder;
 use super::failure::Failure;
+use super::progress::fault;
 use super::rails::Rails;
 use super::target::Target;
-use super::{Common, Format, Reached, load_valid, output};
+use super::{Common, Format, Reached, output, valid};
 use crate::apply::Outcome;
 use crate::cluster::Opening;
 use crate::model::Hazard;
@@ -50,8 +51,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     };
     // Before they are read, so that nothing is missed.
     let events = DirectoryEvents::new(&arguments.directory);
-    let mut first = load_valid(&arguments.directory)?;
-    arguments.rails.amend(&mut first.desired.policy);
+    let first = valid(load())?;
     let Target::Live(cluster) = common.target(Opening::Read).await? else {
         let message = "a cluster in a file tells nobody what happens to it; use apply, or watch an API server";
         return Err(Failure::Failed(message.to_owned()));
@@ -135,7 +135,10 @@ fn human(now: &str, news: &News<'_>) -> String {
                 Outcome::Applied => {
                     line(Paint::Green.on("written"), &printable(&format!("{object}  {}", after.join(" "))))
                 }
-                other => line(Paint::Red.on("not written"), &printable(&format!("{object}  {}", why(other)))),
+                other => line(
+                    Paint::Red.on("not written"),
+                    &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),
+                ),
             }
         }
         News::Waiting(waiting) => human_waiting(now, waiting),
@@ -173,15 +176,6 @@ fn hazard_text(hazard: Hazard) -> &'static str {
     }
 }
 
-fn why(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Applied => String::new(),
-        Outcome::Superseded(why) => format!("changed meanwhile, is planned again: {why}"),
-        Outcome::Refused(why) | Outcome::Unknown(why) => why.clone(),
-        Outcome::NotTried => "not tried".to_owned(),
-    }
-}
-
 fn as_json(news: &News<'_>) -> Value {
     match news {
         News::InForce(loaded) => json!({"event": "in-force", "files": loaded.documents.files.len()}),
@@ -192,7 +186,7 @@ fn as_json(news: &News<'_>) -> Value {
         News::Finished(change, outcome) => {
             let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);
             let event = if **outcome == Outcome::Applied { "written" } else { "not-written" };
-            json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": why(outcome)})
+            json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default()})
         }
         News::Waiting(Waiting { nodes, for_a_person, refusals, blocked }) => {
             let waits = for_a_person.iter().map(

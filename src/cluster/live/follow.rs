@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 use kube::core::WatchEvent;
 use serde_json::Value;
 
-use super::{LiveCluster, chain, escaped};
+use super::{LiveCluster, chain, parameters};
 use crate::cluster::{ClusterError, Follow, Following, Notice};
 use crate::observed::ObservedKind;
 
@@ -30,16 +30,13 @@ impl Follow for LiveCluster {
         hear: &mut (dyn FnMut(Notice<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         let query = kind.query(namespace);
-        let parameters: String =
-            query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
-        let mut outcome = Following::Lost("the server serves it no more".to_owned());
+        let parameters = parameters(&query);
         for path in &query.paths {
             let options = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={OPEN}&resourceVersion={from}");
             match self.events(&format!("{path}?{options}{parameters}"), hear).await {
                 Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {}
                 Err(kube::Error::Api(status)) if must_be_listed_again(status.code) => {
-                    outcome = Following::Lost(status.message.clone());
-                    break;
+                    return Ok(Following::Lost(status.message.clone()));
                 }
                 Err(kube::Error::Api(status)) if status.code == StatusCode::UNAUTHORIZED.as_u16() => {
                     // What is wrong with them is said by the next attempt.
@@ -50,14 +47,14 @@ impl Follow for LiveCluster {
                 Ok(following) => return Ok(following),
             }
         }
-        Ok(outcome)
+        Ok(Following::Lost("the server serves it no more".to_owned()))
     }
 }
 
 impl LiveCluster {
     async fn events(&self, uri: &str, hear: &mut (dyn FnMut(Notice<'_>) + Send)) -> Result<Following, kube::Error> {
         let request = Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let client = self.client.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let client = self.current_client();
         let Ok(events) = tokio::time::timeout(BEGINNING, client.request_events::<Value>(request)).await else {
             return Ok(Following::Closed);
         };

@@ -24,7 +24,7 @@ use super::lock::LOCK_NAME;
 use super::{
     Cluster, ClusterError, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
 };
-use crate::observed::{CLAIMS_NAME, FIELD_MANAGER, OWN_NAMESPACE, ObjectVersion, ObservedKind};
+use crate::observed::{CLAIMS_NAME, FIELD_MANAGER, OWN_NAMESPACE, ObjectVersion, ObservedKind, Query};
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
@@ -128,9 +128,12 @@ impl LiveCluster {
         answer.unwrap_or_else(|_| Err(format!("no whole answer within {} s", TIMEOUT.as_secs())))
     }
 
+    fn current_client(&self) -> Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn answer(&self, request: Request<Body>) -> Result<Answer, String> {
-        let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let response = client.send(request).await.map_err(|error| chain(&error))?;
+        let response = self.current_client().send(request).await.map_err(|error| chain(&error))?;
         let status = response.status();
         let seconds = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let retry_after = seconds.map(Duration::from_secs);
@@ -238,8 +241,7 @@ impl Cluster for LiveCluster {
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         let query = kind.query(namespace);
-        let parameters: String =
-            query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
+        let parameters = parameters(&query);
         // Only of the first page: a continued list keeps its moment by itself.
         let moment = match moment {
             Moment::Latest => String::new(),
@@ -376,6 +378,11 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// What a kind is selected by, to be put behind another parameter.
+fn parameters(query: &Query) -> String {
+    query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect()
 }
 
 /// Percent-encodes a query value.

@@ -20,10 +20,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
 use self::record::Recorder;
-use self::state::{Heard, State};
+use self::state::{Heard, State, claims_key};
 use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Write, WriteError, Written, observe};
 use crate::net::Block;
-use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObservedKind};
+use crate::observed::ObservedKind;
 
 pub use self::direct::Direct;
 pub use self::snapshot::Snapshot;
@@ -116,7 +116,7 @@ impl<C: Follow> Mirror<C> {
         if !state.is_complete() {
             return None;
         }
-        state.take_touched();
+        state.all_is_seen();
         Some(Snapshot::new(self, &state))
     }
 
@@ -126,14 +126,11 @@ impl<C: Follow> Mirror<C> {
         if !state.is_complete() {
             return None;
         }
-        let Some(names) = state.take_touched() else {
-            state.forget_touched();
-            return None;
-        };
+        let names = state.take_touched()?;
         let json = |kind: ObservedKind, name: &str| Some((kind, state.json(kind, name)?));
         let of_node = |name: &String| [ObservedKind::Node, ObservedKind::CiliumNode].map(|kind| json(kind, name));
         let objects = names.iter().flat_map(of_node).flatten();
-        let claims = json(ObservedKind::Claims, &format!("{OWN_NAMESPACE}/{CLAIMS_NAME}"));
+        let claims = json(ObservedKind::Claims, &claims_key());
         Some(Touched { objects: objects.chain(claims).collect(), names, lingering: state.lingering() })
     }
 

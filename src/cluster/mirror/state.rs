@@ -98,6 +98,11 @@ fn full_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
+/// Where the claims are kept.
+pub(super) fn claims_key() -> String {
+    full_name(OWN_NAMESPACE, CLAIMS_NAME)
+}
+
 impl Object {
     fn new(kind: ObservedKind, object: &Value) -> Object {
         let mut slimmed = slim(kind, object);
@@ -252,14 +257,14 @@ impl State {
         }
     }
 
-    /// Nodes that changed since the last time, by name, or `None` for everything. From now on nothing has changed.
+    /// Nodes that changed since the last time, by name; `None` is everything, and stays so until all is seen.
     pub(super) fn take_touched(&mut self) -> Option<BTreeSet<String>> {
-        self.touched.replace(BTreeSet::new())
+        self.touched.as_mut().map(std::mem::take)
     }
 
-    /// Everything has changed.
-    pub(super) fn forget_touched(&mut self) {
-        self.touched = None;
+    /// From now on nothing has changed.
+    pub(super) fn all_is_seen(&mut self) {
+        self.touched = Some(BTreeSet::new());
     }
 
     /// An object, if there is one.
@@ -380,7 +385,7 @@ fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
         Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
         Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
         Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
-        Target::Claims => (ObservedKind::Claims, full_name(OWN_NAMESPACE, CLAIMS_NAME)),
+        Target::Claims => (ObservedKind::Claims, claims_key()),
         Target::Lock => return None,
     })
 }

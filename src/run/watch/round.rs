@@ -10,7 +10,7 @@ use super::{News, OnNews, Waiting, Work};
 use crate::apply::{Event, Outcome};
 use crate::cluster::{Cluster, ClusterError, Follow, Snapshot};
 use crate::observed::Observed;
-use crate::plan::{Change, Plan, Sequence, Target, Unattended, unattended};
+use crate::plan::{Change, Plan, Sequence, Unattended, unattended};
 use crate::run::{
     Applied, BATCH, Job, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan, take,
 };
@@ -28,6 +28,11 @@ pub(super) struct Tried {
     pub(super) again: Option<Duration>,
     /// Whether the server said yes or no to each of them.
     pub(super) is_certain: bool,
+}
+
+/// The shortest of these, as far as they are known.
+fn earliest(times: impl IntoIterator<Item = Option<Duration>>) -> Option<Duration> {
+    times.into_iter().flatten().min()
 }
 
 impl<C: Follow> Work<'_, C> {
@@ -51,9 +56,9 @@ impl<C: Follow> Work<'_, C> {
         if !others.is_empty() {
             // What it finds and does is not in what is known.
             let after_others = self.others(&job, on_news).await?;
-            return Ok([due, tried.again, after_others].into_iter().flatten().min());
+            return Ok(earliest([due, tried.again, after_others]));
         }
-        let due = [due, tried.again].into_iter().flatten().min();
+        let due = earliest([due, tried.again]);
         if let Some(mut known) = known.filter(|_| tried.is_certain) {
             known.note(&tried.applied);
             known.within(due.unwrap_or(self.interval));
@@ -81,7 +86,7 @@ impl<C: Follow> Work<'_, C> {
             let parted = unattended(&plan, &job.loaded.desired, &observed, self.waivers);
             let (ready, due) = self.restrained(parted.applied);
             let tried = self.apply(&direct, job, observed, ready, LostRaces::PlannedAgain, on_news).await?;
-            Ok([due, tried.again].into_iter().flatten().min())
+            Ok(earliest([due, tried.again]))
         };
         hold(&direct, &wish, lock, work).await
     }
@@ -95,7 +100,7 @@ impl<C: Follow> Work<'_, C> {
         for change in changes {
             let in_order = change.sequence() == Sequence::AfterThoseBefore;
             let pause = self.restraint.of(&change, now);
-            due = [due, pause].into_iter().flatten().min();
+            due = earliest([due, pause]);
             if pause.is_some() || (in_order && is_held_back) {
                 is_held_back |= in_order;
             } else {
@@ -148,7 +153,7 @@ impl<C: Follow> Work<'_, C> {
                 tried.applied.push(change);
             } else {
                 on_news(News::Finished(&change, &outcome));
-                tried.again = [tried.again, Some(pause)].into_iter().flatten().min();
+                tried.again = earliest([tried.again, Some(pause)]);
                 tried.is_certain &= !matches!(outcome, Outcome::Unknown(_));
             }
         }
@@ -156,12 +161,11 @@ impl<C: Follow> Work<'_, C> {
     }
 
     fn tell_of_waiting(&mut self, plan: &Plan, parted: &Unattended, observed: &Observed, on_news: &mut OnNews<'_>) {
-        let target_and_reason = |target: &Target, reason: String| (target.clone(), reason);
         let waiting = Waiting {
             nodes: observed.nodes.len(),
             for_a_person: parted.waiting.iter().map(|change| (change.target(), change.hazard())).collect(),
             refusals: parted.refusals.clone(),
-            blocked: plan.blocked.iter().map(|one| target_and_reason(&one.target, one.reason.to_string())).collect(),
+            blocked: plan.blocked.iter().map(|one| (one.target.clone(), one.reason.to_string())).collect(),
         };
         if self.told.waiting.as_ref() != Some(&waiting) {
             on_news(News::Waiting(&waiting));
