@@ -13,6 +13,7 @@
 pub mod alloc;
 pub mod check;
 pub mod claims;
+pub mod custom;
 pub mod desired;
 pub mod doctor;
 pub mod explain;

@@ -6,6 +6,8 @@ mod completions;
 mod doctor;
 mod explain;
 mod failure;
+mod news;
+mod operator;
 mod output;
 mod plan;
 mod progress;
@@ -27,6 +29,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 
 use crate::cluster::Opening;
+use crate::cluster::live::Connection;
 use crate::run::{Loaded, load};
 use failure::Failure;
 use target::Target;
@@ -74,6 +77,8 @@ enum Verb {
     Apply(apply::Arguments),
     /// Keep a cluster as the files say: new nodes get their block, files that change take effect.
     Watch(watch::Arguments),
+    /// Keep the cluster as its custom resources say, from inside of it.
+    Operator(operator::Arguments),
     /// Find what is wrong with the cluster: which address counts, who announces it, and what will break.
     Doctor(doctor::Arguments),
     /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
@@ -134,6 +139,7 @@ async fn run(arguments: Arguments) -> Result<Reached, Failure> {
         Verb::Plan(arguments) => plan::run(arguments, common).await,
         Verb::Apply(arguments) => apply::run(arguments, common).await,
         Verb::Watch(arguments) => watch::run(arguments, common).await,
+        Verb::Operator(arguments) => operator::run(arguments, common).await,
         Verb::Doctor(arguments) => doctor::run(arguments, common).await,
         Verb::Explain(arguments) => explain::run(arguments, common).await,
         Verb::Show(arguments) => show::run(arguments, common).await,
@@ -151,6 +157,12 @@ impl Common {
         let context = self.context.as_ref().map(|context| format!(" --context {context}"));
         let parts = [file("cluster", &self.cluster), file("kubeconfig", &self.kubeconfig), context];
         parts.into_iter().flatten().collect()
+    }
+
+    /// The API server that they name.
+    fn connection(&self, patience: SignedDuration) -> Connection {
+        let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
+        Connection { kubeconfig, context, patience: patience.unsigned_abs() }
     }
 
     async fn target(&self, opening: Opening) -> Result<Target, Failure> {

@@ -1,35 +1,34 @@
-//! `schema`: JSON Schema of the files, made from the types that read them.
+//! `schema`: JSON Schema of the files, made from the types that read them, and the CustomResourceDefinitions made from the same.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::json;
 
 use super::failure::Failure;
 use super::{Reached, output};
+use crate::custom::definitions;
 use crate::desired::{DocumentKind, json_schema};
 
-/// Print the JSON Schema of the files, for editors.
+/// Print the JSON Schema of the files, for editors, or the CustomResourceDefinitions, for clusters.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// One kind; all of them when absent.
-    #[arg(value_enum, value_name = "KIND")]
-    kind: Option<Kind>,
+    #[arg(value_name = "KIND", value_parser = kinds())]
+    kind: Option<DocumentKind>,
+    /// The CustomResourceDefinitions instead, as `kubectl apply --server-side -f -` takes them.
+    #[arg(long, conflicts_with = "kind")]
+    crds: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
-    #[value(name = "IPPool")]
-    IpPool,
-    #[value(name = "NodeAssignment")]
-    NodeAssignment,
-    #[value(name = "Policy")]
-    Policy,
+fn kinds() -> impl TypedValueParser<Value = DocumentKind> {
+    let names = PossibleValuesParser::new(DocumentKind::ALL.map(DocumentKind::as_str));
+    names.try_map(|name| DocumentKind::from_name(&name).ok_or("no such kind"))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
-    let kind = arguments.kind.map(|kind| match kind {
-        Kind::IpPool => DocumentKind::IpPool,
-        Kind::NodeAssignment => DocumentKind::NodeAssignment,
-        Kind::Policy => DocumentKind::Policy,
-    });
-    output::json(&json_schema(kind))?;
+    if arguments.crds {
+        output::json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions()}))?;
+    } else {
+        output::json(&json_schema(arguments.kind))?;
+    }
     Ok(Reached::Done)
 }

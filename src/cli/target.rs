@@ -4,9 +4,10 @@ use jiff::Timestamp;
 
 use super::Common;
 use super::failure::Failure;
-use crate::cluster::live::{Connection, LiveCluster};
+use crate::cluster::live::LiveCluster;
 use crate::cluster::{
-    Cluster, ClusterError, FileCluster, Listener, LockSeen, Moment, Opening, Seen, Write, WriteError, Written,
+    Cluster, ClusterError, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening, Seen, Write, WriteError,
+    Written,
 };
 use crate::observed::ObservedKind;
 
@@ -21,12 +22,7 @@ impl Target {
         if let Some(path) = &common.cluster {
             return Ok(Target::File(FileCluster::open(path, opening)?));
         }
-        let connection = Connection {
-            kubeconfig: common.kubeconfig.clone(),
-            context: common.context.clone(),
-            patience: common.patience.unsigned_abs(),
-        };
-        Ok(Target::Live(LiveCluster::connect(connection).await?))
+        Ok(Target::Live(LiveCluster::connect(common.connection(common.patience)).await?))
     }
 }
 
@@ -51,10 +47,10 @@ impl Cluster for Target {
         }
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
         match self {
-            Target::File(cluster) => cluster.lock().await,
-            Target::Live(cluster) => cluster.lock().await,
+            Target::File(cluster) => cluster.lock(name).await,
+            Target::Live(cluster) => cluster.lock(name).await,
         }
     }
 

@@ -1,5 +1,5 @@
-//! The lock: a Lease that says who applies, since when, and what. It is a courtesy that keeps applies from getting into each
-//! other's way; that no block is given twice rests on the claims alone.
+//! Leases: one says who applies, since when, and what; another one which of several operators works. Both are a courtesy that keeps them from
+//! getting into each other's way; that no block is given twice rests on the claims alone.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -9,8 +9,24 @@ use super::write::{guard, own_metadata};
 use super::{Operation, Target, Write};
 use crate::observed::ObjectVersion;
 
-/// Name of the Lease.
-pub(super) const LOCK_NAME: &str = "cilium-ipam";
+/// A Lease of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseName {
+    /// Held while something is applied.
+    Apply,
+    /// Held by the operator that works; the others stand by.
+    Leader,
+}
+
+impl LeaseName {
+    /// Its name in the cluster.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LeaseName::Apply => "cilium-ipam",
+            LeaseName::Leader => "cilium-ipam-operator",
+        }
+    }
+}
 
 /// Says what the holder does.
 const OPERATION_ANNOTATION: &str = "cilium-ipam.io/operation";
@@ -98,8 +114,8 @@ impl LockRecord {
 }
 
 impl Write {
-    /// Takes the lock, or renews it; without a version, creates it.
-    pub fn take_lock(lock: &LockRecord, version: Option<&ObjectVersion>) -> Write {
+    /// Takes a lock, or renews it; without a version, creates it.
+    pub fn take_lock(name: LeaseName, lock: &LockRecord, version: Option<&ObjectVersion>) -> Write {
         let LockRecord { holder, operation, since, renewed, duration, version: _ } = lock;
         let spec = json!({
             "holderIdentity": holder,
@@ -115,19 +131,19 @@ impl Write {
                 Operation::Patch(json!({"metadata": metadata, "spec": spec}))
             }
             None => {
-                let mut metadata = own_metadata(LOCK_NAME);
+                let mut metadata = own_metadata(name.as_str());
                 metadata["annotations"] = annotations;
                 let (api_version, kind) = ("coordination.k8s.io/v1", "Lease");
                 Operation::Create(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}))
             }
         };
-        Write { target: Target::Lock, operation }
+        Write { target: Target::Lease(name), operation }
     }
 
-    /// Gives the lock back.
-    pub fn give_lock_back(version: &ObjectVersion) -> Write {
+    /// Gives a lock back.
+    pub fn give_lock_back(name: LeaseName, version: &ObjectVersion) -> Write {
         let patch: Value = json!({"metadata": guard(version), "spec": {"holderIdentity": ""}});
-        Write { target: Target::Lock, operation: Operation::Patch(patch) }
+        Write { target: Target::Lease(name), operation: Operation::Patch(patch) }
     }
 }
 

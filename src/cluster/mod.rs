@@ -25,7 +25,7 @@ use crate::observed::{ObservedKind, ReadError};
 
 pub use file::{FileCluster, Opening, replace as replace_file};
 pub use follow::{Follow, Following, Notice};
-pub use lock::{LockRecord, LockSeen};
+pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use mirror::{Direct, Mirror, Snapshot, Touched};
 pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
@@ -170,8 +170,8 @@ pub trait Cluster: Sync {
     /// Sends one guarded write.
     fn write(&self, write: &Write) -> impl Future<Output = Result<Written, WriteError>> + Send;
 
-    /// Reads the lock.
-    fn lock(&self) -> impl Future<Output = Result<LockSeen, ClusterError>> + Send;
+    /// Reads a lock.
+    fn lock(&self, name: LeaseName) -> impl Future<Output = Result<LockSeen, ClusterError>> + Send;
 
     /// The time, by the clock that freed blocks rest by.
     fn now(&self) -> Timestamp;

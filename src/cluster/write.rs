@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::LeaseName;
 use crate::claims::Claims;
+use crate::custom::CustomKind;
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest};
 use crate::model::{AddressPoolName, NodeName, ServiceName};
 use crate::net::Block;
@@ -34,8 +36,14 @@ pub enum Target {
     Service(ServiceName),
     /// The ConfigMap of claims.
     Claims,
-    /// The Lease that says who applies.
-    Lock,
+    /// A Lease.
+    Lease(LeaseName),
+    /// A custom resource of ours.
+    Custom(CustomKind, String),
+    /// Its status.
+    Status(CustomKind, String),
+    /// A new Event; the server names it.
+    Event,
 }
 
 /// How it is written.

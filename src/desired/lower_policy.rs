@@ -10,7 +10,7 @@ use super::schema::{
     PolicySpec, TextList, WrittenLimit, WrittenLimits, WrittenProtected, WrittenUnattended, WrittenWritePath,
 };
 use super::tree::Step;
-use super::{Policy, Protected};
+use super::{Activity, Policy, Protected};
 use crate::model::{Hazard, LimitName, Limited, Measure, NameError, WritePath, WritePathChoice};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
@@ -42,6 +42,7 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
             WrittenUnattended::Disruptive => Hazard::Disruptive,
             WrittenUnattended::Destructive => Hazard::Destructive,
         },
+        activity: if spec.paused { Activity::Paused } else { Activity::Active },
     }
 }
 

@@ -206,6 +206,18 @@ pub struct Policy {
     pub protected: Protected,
     /// The worst that is done while nobody looks.
     pub unattended: Hazard,
+    /// Whether anything is done while nobody looks.
+    pub activity: Activity,
+}
+
+/// Whether anything is done while nobody looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// What is not too bad.
+    #[default]
+    Active,
+    /// Nothing.
+    Paused,
 }
 
 /// Nodes and pools from which nothing is taken, and whose agents need no restart because of us.
@@ -241,6 +253,7 @@ impl Default for Policy {
             failure_domain: Policy::FAILURE_DOMAIN.to_owned(),
             protected: Protected::default(),
             unattended: Hazard::None,
+            activity: Activity::Active,
         }
     }
 }

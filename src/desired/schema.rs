@@ -300,9 +300,12 @@ pub(super) struct PolicySpec {
     /// What is kept from changes.
     #[serde(default)]
     pub protected: WrittenProtected,
-    /// The worst that `watch` does while nobody looks; what is worse waits for a person.
+    /// The worst that `watch` and the operator do while nobody looks; what is worse waits for a person.
     #[serde(default)]
     pub unattended: WrittenUnattended,
+    /// `watch` and the operator write nothing, not even the block of a new node; `apply` does.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// Limits by kind of change.

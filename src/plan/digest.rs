@@ -65,6 +65,7 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         protected: Protected { nodes, pools },
         // It says who applies a plan, not what is in it.
         unattended: _,
+        activity: _,
     } = &desired.policy;
     let limits: Vec<String> = limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let protected = (nodes.iter().map(ToString::to_string)).chain(pools.iter().map(|pool| format!("pool:{pool}")));

@@ -17,6 +17,7 @@ mod drift;
 mod lb;
 mod limits;
 mod node_change;
+mod overview;
 mod pins;
 mod pod_pools;
 mod pool_use;
@@ -48,6 +49,7 @@ pub use lb::{
     ServiceChange, ServiceEffect, effects,
 };
 pub use limits::{Refusal, exceeded_limits, refusals};
+pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub use pool_use::{PoolUse, pool_use};
 pub use staleness::{Staleness, shows, still_wanted};

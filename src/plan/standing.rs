@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::decide::{addresses_in_use, foreign_ranges, plan_newcomers, supply};
 use super::{Blocked, Change, Plan, node_changes};
 use crate::alloc::Supply;
-use crate::desired::Desired;
+use crate::desired::{Activity, Desired};
 use crate::model::{IpamMode, Limited};
 use crate::net::Range;
 use crate::observed::{CiliumNode, KeptClaims, ModeSeen, Node, Observed};
@@ -38,7 +38,8 @@ impl Standing {
     pub fn after(plan: &Plan, desired: &Desired, observed: &Observed) -> Option<Standing> {
         let is_by_node = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
         let is_limited = desired.policy.limits.keys().any(|limit| limit.limited == Limited::Assign);
-        if !is_by_node || is_limited || !plan.refusals.is_empty() {
+        let is_paused = desired.policy.activity == Activity::Paused;
+        if !is_by_node || is_limited || is_paused || !plan.refusals.is_empty() {
             return None;
         }
         let mut supply = supply(desired);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::change::{Change, Sequence};
 use super::limits::{Refusal, refusals};
 use super::{Plan, effects};
-use crate::desired::Desired;
+use crate::desired::{Activity, Desired};
 use crate::model::{Hazard, Waiver};
 use crate::observed::Observed;
 
@@ -22,6 +22,9 @@ pub struct Unattended {
 
 /// Parts a plan that was made from these.
 pub fn unattended(plan: &Plan, desired: &Desired, observed: &Observed, waivers: &BTreeSet<Waiver>) -> Unattended {
+    if desired.policy.activity == Activity::Paused {
+        return Unattended { waiting: plan.changes.clone(), ..Unattended::default() };
+    }
     let against = |changes: &[Change]| -> Vec<Refusal> {
         let mut refusals = refusals(changes, &effects(changes, observed), desired, observed);
         refusals.retain(|refusal| !refusal.is_waived(waivers));

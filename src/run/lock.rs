@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Cluster, ClusterError, LockRecord, LockSeen, Write, WriteError};
+use crate::cluster::{Cluster, ClusterError, LeaseName, LockRecord, LockSeen, Write, WriteError};
 use crate::observed::ObjectVersion;
 
 /// How long a sign of life is good for; the default of Kubernetes' own leader election.
@@ -53,7 +53,7 @@ pub async fn take<C: Cluster>(
     let timeout = wish.timeout.unsigned_abs();
     let mut has_waited = false;
     loop {
-        let seen = match cluster.lock().await? {
+        let seen = match cluster.lock(LeaseName::Apply).await? {
             LockSeen::NotKept => return Ok(Lock::None),
             LockSeen::Hidden(why) => return Ok(Lock::Unavailable(why)),
             LockSeen::Absent => None,
@@ -72,7 +72,10 @@ pub async fn take<C: Cluster>(
             tokio::time::sleep(POLL).await;
             continue;
         }
-        match cluster.write(&Write::take_lock(&wish.record(now, now), seen.as_ref().map(|seen| &seen.version))).await {
+        match cluster
+            .write(&Write::take_lock(LeaseName::Apply, &wish.record(now, now), seen.as_ref().map(|seen| &seen.version)))
+            .await
+        {
             Ok(written) => return Ok(Lock::Held(written.version)),
             // Somebody was faster: they are read, and waited for like any other.
             Err(WriteError::Superseded(_)) => {}
@@ -91,10 +94,10 @@ pub async fn hold<C: Cluster, T>(cluster: &C, wish: &LockWish, lock: Lock, work:
         let mut renewing = async || -> Infallible {
             loop {
                 tokio::time::sleep(RENEW).await;
-                let write = Write::take_lock(&wish.record(since, cluster.now()), Some(&version));
+                let write = Write::take_lock(LeaseName::Apply, &wish.record(since, cluster.now()), Some(&version));
                 match cluster.write(&write).await {
                     Ok(written) => version = written.version,
-                    Err(WriteError::Superseded(_)) => match cluster.lock().await {
+                    Err(WriteError::Superseded(_)) => match cluster.lock(LeaseName::Apply).await {
                         Ok(LockSeen::Record(record)) if record.holder == wish.holder => version = record.version,
                         // It is a courtesy: who lost it goes on, and the claims keep every block unique.
                         _ => std::future::pending().await,
@@ -114,10 +117,10 @@ pub async fn hold<C: Cluster, T>(cluster: &C, wish: &LockWish, lock: Lock, work:
 
 /// Reads it again before: a renewal may have been under way. What cannot be given back grows old.
 async fn give_back<C: Cluster>(cluster: &C, wish: &LockWish) {
-    if let Ok(LockSeen::Record(record)) = cluster.lock().await
+    if let Ok(LockSeen::Record(record)) = cluster.lock(LeaseName::Apply).await
         && record.holder == wish.holder
     {
-        let _ = cluster.write(&Write::give_lock_back(&record.version)).await;
+        let _ = cluster.write(&Write::give_lock_back(LeaseName::Apply, &record.version)).await;
     }
 }
 

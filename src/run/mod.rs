@@ -2,8 +2,10 @@
 
 mod ledger;
 mod lock;
+mod operator;
 mod prepare;
 mod settle;
+mod telemetry;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -18,8 +20,10 @@ use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, pl
 use crate::source::read_directory;
 
 pub use lock::{Lock, LockWish, hold, take};
+pub use operator::{Operator, operate};
 pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
-pub use watch::{News, Waiting, Watch, watch};
+pub use telemetry::{Server, Telemetry};
+pub use watch::{Directory, News, OnNews, Planned, Source, Waiting, Watch, watch};
 
 /// What a directory asks for, with everything that is wrong with it.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct Loaded {
     pub desired: Desired,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// The revision that they are of, where they have one.
+    pub revision: Option<String>,
 }
 
 impl Loaded {
@@ -41,13 +47,18 @@ impl Loaded {
 
 /// Reads and checks a directory.
 pub fn load(directory: &Path) -> Loaded {
-    let (documents, mut findings) = read_directory(directory);
+    let (documents, findings) = read_directory(directory);
+    understand(documents, findings)
+}
+
+/// Checks documents, besides what was found while they were read.
+pub fn understand(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
     let (desired, lowering) = lower(&documents);
     findings.extend(lowering);
     findings.extend(check::files(&desired));
     findings.sort();
     findings.dedup();
-    Loaded { documents, desired, findings }
+    Loaded { documents, desired, findings, revision: None }
 }
 
 /// What is planned: what the files ask for, or what an undo plan takes back. The policy of the files holds for both.

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// Files are looked at when nothing has moved for so long: an editor and `git checkout` make many small steps.
-const QUIET: Duration = Duration::from_millis(50);
+const QUIET: Duration = Duration::from_millis(25);
 
 /// After they were read it must have been quiet for so long: what moved while they were read is told of a moment later.
-const QUIET_AFTERWARDS: Duration = Duration::from_millis(20);
+const QUIET_AFTERWARDS: Duration = Duration::from_millis(10);
 
 /// They are looked at all the same when it does not become quiet for so long.
 const UNREST: Duration = Duration::from_secs(2);

@@ -12,6 +12,7 @@ const ROOMS: &[&[&str]] = &[
     &["desired", "observed", "alloc"],
     &["check"],
     &["plan"],
+    &["custom"],
     &["doctor", "explain"],
     &["render", "cluster"],
     &["apply", "source"],

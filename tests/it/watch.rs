@@ -1,82 +1,23 @@
 //! `watch` on a real API server: nodes that join, files that change, servers that go away, and others who write too.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::{Ending, Options};
 
+use super::running::{AT_MOST, Running};
 use super::server::{Server, kubernetes, node};
-use super::support::{pool, program};
-
-/// Long enough for anything that comes at all.
-const AT_MOST: Duration = Duration::from_secs(120);
-
-/// A `watch` that runs.
-struct Watching {
-    child: Child,
-    lines: Receiver<Value>,
-}
-
-impl Watching {
-    fn start(server: &Server, arguments: &[&str]) -> Watching {
-        let kubeconfig = server.plane.kubeconfig().to_str().unwrap();
-        let all = [&["watch", "--output", "json", "--kubeconfig", kubeconfig], arguments].concat();
-        let mut command = program(server.folder.path(), &all);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let _ = sender.send(serde_json::from_str(&line.unwrap()).unwrap());
-            }
-        });
-        Watching { child, lines }
-    }
-
-    /// Waits for the next line of this event that has these fields.
-    #[track_caller]
-    fn until(&self, event: &str, fields: Value) -> Value {
-        let mut seen = Vec::new();
-        loop {
-            let Ok(line) = self.lines.recv_timeout(AT_MOST) else {
-                panic!("no {event} {fields} among {seen:#?}");
-            };
-            let has_all = fields.as_object().unwrap().iter().all(|(key, value)| line[key] == *value);
-            if line["event"] == event && has_all {
-                return line;
-            }
-            seen.push(line);
-        }
-    }
-
-    #[track_caller]
-    fn written(&self, node: &str) -> Value {
-        self.until("written", json!({"kind": "Node", "name": node}))["after"].clone()
-    }
-
-    /// Asks it to end, and waits for that.
-    fn end(mut self) -> i32 {
-        Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
-        self.child.wait().unwrap().code().unwrap_or(-1)
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use super::support::pool;
 
 fn server() -> Server {
     let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
     let selector = "nodeSelector: {matchLabels: {rack: a}}";
     server.folder.write("pools/a.yaml", pool("a", &format!("{{cidrs: [10.20.0.0/16], blockSize: 24, {selector}}}")));
     server
+}
+
+fn watching(server: &Server, arguments: &[&str]) -> Running {
+    Running::start(server.folder.path(), server.plane.kubeconfig(), &[&["watch"], arguments].concat())
 }
 
 fn in_rack(name: &str, rack: &str) -> Value {
@@ -87,7 +28,7 @@ fn in_rack(name: &str, rack: &str) -> Value {
 fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
     let server = server();
     server.nodes([in_rack("n1", "a")]);
-    let watching = Watching::start(&server, &[]);
+    let watching = watching(&server, &[]);
     assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));
     server.nodes([in_rack("n2", "a")]);
     assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));
@@ -122,7 +63,7 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
 #[test]
 fn an_api_server_that_goes_away_and_comes_back() {
     let mut server = server();
-    let watching = Watching::start(&server, &[]);
+    let watching = watching(&server, &[]);
     watching.until("seen", json!({"nodes": 0}));
     server.plane.restart_apiserver(Ending::Killed).unwrap();
     server.nodes([in_rack("n1", "a")]);
@@ -136,7 +77,7 @@ fn an_api_server_that_goes_away_and_comes_back() {
 #[test]
 fn two_of_them_and_an_apply_give_no_block_twice() {
     let server = server();
-    let watching = [Watching::start(&server, &[]), Watching::start(&server, &[])];
+    let watching = [watching(&server, &[]), watching(&server, &[])];
     for one in &watching {
         one.until("seen", json!({"nodes": 0}));
     }
@@ -169,7 +110,7 @@ fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise
     };
     server.folder.write("pools/core.yaml", balancer("core", "20.0.9.0/24"));
     server.folder.write("pools/edge.yaml", balancer("edge", "20.0.10.0/24"));
-    let watching = Watching::start(&server, &["--waive", "lost-addresses=1"]);
+    let watching = watching(&server, &["--waive", "lost-addresses=1"]);
     watching.until("written", json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge"}));
     let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});

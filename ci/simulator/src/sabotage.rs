@@ -2,7 +2,7 @@
 
 use cilium_ipam::cluster::sim::{Faults, SimClient, Yield};
 use cilium_ipam::cluster::{
-    Cluster, ClusterError, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
 };
 use cilium_ipam::observed::{ObservedKind, ReadError};
 use jiff::Timestamp;
@@ -110,8 +110,8 @@ impl Cluster for Saboteur {
         self.client.write(&write).await
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
-        self.client.lock().await
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
+        self.client.lock(name).await
     }
 
     fn now(&self) -> Timestamp {

@@ -114,7 +114,7 @@ impl Directory {
         findings.extend(check::files(&desired));
         assert!(findings.iter().all(|finding| finding.severity != Severity::Error), "{findings:?}");
         let pins = desired.pins.values().map(|pin| (pin.node.clone(), pin.blocks.iter().copied().collect())).collect();
-        Directory { loaded: Loaded { documents, desired, findings }, pins: Arc::new(pins) }
+        Directory { loaded: Loaded { documents, desired, findings, revision: None }, pins: Arc::new(pins) }
     }
 }
 

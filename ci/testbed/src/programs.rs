@@ -19,6 +19,7 @@ const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 const ASSETS: [Program; 3] = [Program::KubeApiserver, Program::Etcd, Program::Kubectl];
 const KUBERNETES_MINOR: &str = "36";
 const KUBERNETES_RELEASE: &str = "1.36.3";
+const HELM_RELEASE: &str = "3.22.0";
 
 /// A release line of Cilium whose programs the testbed can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +69,8 @@ pub enum Program {
     CidrsetBenchmark,
     /// Cilium's agent. It needs a kernel of its own.
     CiliumAgent(CiliumVersion),
+    /// Installs charts.
+    Helm,
 }
 
 impl Program {
@@ -82,6 +85,7 @@ impl Program {
             Self::NodeSettingsOracle => "nodesettings".to_owned(),
             Self::CidrsetBenchmark => "cidrset".to_owned(),
             Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
+            Self::Helm => "helm".to_owned(),
         }
     }
 
@@ -98,6 +102,12 @@ impl Program {
             Self::CiliumAgent(version) => cilium(version, "github.com/cilium/cilium/daemon"),
             Self::ParseNodeOracle => cilium(CiliumVersion::V1_19, "./parsenode"),
             Self::NodeSettingsOracle => cilium(CiliumVersion::V1_19, "./nodesettings"),
+            Self::Helm => Recipe {
+                module: "helm",
+                package: "helm.sh/helm/v3/cmd/helm",
+                tags: "",
+                linker_flags: format!("-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_RELEASE}"),
+            },
         }
     }
 }

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 
 use super::rules::{patched, version_of};
 use super::write::guard;
-use super::{Cluster, ClusterError, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written};
+use super::{
+    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+};
 use crate::claims::Claims;
 use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
 use disk::open_file;
@@ -324,7 +326,9 @@ impl Cluster for FileCluster {
             Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
             Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
             Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
-            Target::Lock => return Err(WriteError::Refused("the file itself is locked".to_owned())),
+            Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event => {
+                return Err(WriteError::Refused("a file keeps none of these".to_owned()));
+            }
         };
         match &write.operation {
             // Nothing tells who owns a field here, and what an apply does not name stays, as with a patch.
@@ -334,7 +338,7 @@ impl Cluster for FileCluster {
         }
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
+    async fn lock(&self, _: LeaseName) -> Result<LockSeen, ClusterError> {
         Ok(LockSeen::NotKept)
     }
 

@@ -30,8 +30,20 @@ impl Follow for LiveCluster {
         hear: &mut (dyn FnMut(Notice<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         let query = kind.query(namespace);
-        let parameters = parameters(&query);
-        for path in &query.paths {
+        self.follow_paths(&query.paths, &parameters(&query), from, hear).await
+    }
+}
+
+impl LiveCluster {
+    /// Follows the first of these collections that is served.
+    pub(super) async fn follow_paths(
+        &self,
+        paths: &[String],
+        parameters: &str,
+        from: u64,
+        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+    ) -> Result<Following, ClusterError> {
+        for path in paths {
             let options = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={OPEN}&resourceVersion={from}");
             match self.events(&format!("{path}?{options}{parameters}"), hear).await {
                 Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {}
@@ -49,9 +61,7 @@ impl Follow for LiveCluster {
         }
         Ok(Following::Lost("the server serves it no more".to_owned()))
     }
-}
 
-impl LiveCluster {
     async fn events(&self, uri: &str, hear: &mut (dyn FnMut(Notice<'_>) + Send)) -> Result<Following, kube::Error> {
         let request = Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let client = self.current_client();

@@ -3,6 +3,7 @@
 //! Decides nothing: sends what it is given, waits for a server that is busy, and says what came of it.
 
 mod connection;
+mod custom;
 mod follow;
 
 use std::borrow::Cow;
@@ -20,10 +21,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use self::connection::client;
-use super::lock::LOCK_NAME;
 use super::{
-    Cluster, ClusterError, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, LeaseName, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write,
+    WriteError, Written,
 };
+use crate::custom::EVENT_NAMESPACE;
 use crate::observed::{CLAIMS_NAME, FIELD_MANAGER, OWN_NAMESPACE, ObjectVersion, ObservedKind, Query};
 
 /// Objects in one page: client-go's default for chunked lists.
@@ -184,12 +186,11 @@ impl LiveCluster {
     /// Reads one collection page by page; the next page is on its way while this one is decoded.
     async fn pages(
         &self,
-        kind: ObservedKind,
+        (resource, kind): (&'static str, &str),
         path: &str,
         (parameters, moment): (&str, &str),
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
-        let resource = kind.resource();
         let mut answer = self.get(format!("{path}?limit={PAGE}{parameters}{moment}")).await?;
         let mut token = String::new();
         loop {
@@ -205,7 +206,7 @@ impl LiveCluster {
             }
             let malformed = |message: String| ClusterError::Malformed { resource, message };
             let page: Page<'_> = serde_json::from_slice(&answer.body).map_err(|error| malformed(error.to_string()))?;
-            let expected = format!("{}List", kind.api_version_and_kind().1);
+            let expected = format!("{kind}List");
             let Some(items) = page.items.filter(|_| page.kind == expected) else {
                 return Err(malformed(format!("it is a `{}`, not a `{expected}`", page.kind.escape_debug())));
             };
@@ -247,8 +248,9 @@ impl Cluster for LiveCluster {
             Moment::Latest => String::new(),
             Moment::Of(version) => format!("&resourceVersion={}&resourceVersionMatch=Exact", escaped(version)),
         };
+        let names = (kind.resource(), kind.api_version_and_kind().1);
         for path in &query.paths {
-            match self.pages(kind, path, (&parameters, &moment), listener).await? {
+            match self.pages(names, path, (&parameters, &moment), listener).await? {
                 Seen::NotServed => {}
                 seen => return Ok(seen),
             }
@@ -310,9 +312,9 @@ impl Cluster for LiveCluster {
         }
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
         let resource = "leases.coordination.k8s.io";
-        let answer = self.get(format!("{}/{LOCK_NAME}", collection(&Target::Lock))).await?;
+        let answer = self.get(format!("{}/{}", collection(&Target::Lease(name)), name.as_str())).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(LockSeen::Absent),
             StatusCode::FORBIDDEN => Ok(LockSeen::Hidden(answer.message())),
@@ -350,19 +352,24 @@ fn collection(target: &Target) -> Cow<'static, str> {
         Target::AddressPool(api, _) => format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into(),
         Target::Service(service) => format!("/api/v1/namespaces/{}/services", service.namespace()).into(),
         Target::Claims => format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into(),
-        Target::Lock => format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into(),
+        Target::Custom(kind, _) | Target::Status(kind, _) => kind.path().into(),
+        Target::Event => format!("/api/v1/namespaces/{EVENT_NAMESPACE}/events").into(),
+        Target::Lease(_) => format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into(),
     }
 }
 
-fn object_name(target: &Target) -> &str {
-    match target {
+fn object_name(target: &Target) -> Cow<'_, str> {
+    let name = match target {
+        Target::Status(_, name) => return format!("{name}/status").into(),
         Target::Node(name) | Target::CiliumNode(name) => name.as_str(),
         Target::AddressPool(_, name) => name.as_str(),
-        Target::NodeConfig(_, _, name) | Target::PodPool(name) => name,
+        Target::NodeConfig(_, _, name) | Target::PodPool(name) | Target::Custom(_, name) => name,
         Target::Service(service) => service.name(),
         Target::Claims => CLAIMS_NAME,
-        Target::Lock => LOCK_NAME,
-    }
+        Target::Lease(name) => name.as_str(),
+        Target::Event => "",
+    };
+    name.into()
 }
 
 /// An error with its causes: the outer one of the client alone says too little.

@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 
 use super::Mirror;
-use crate::cluster::{Cluster, ClusterError, Follow, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
+use crate::cluster::{
+    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
+};
 use crate::observed::ObservedKind;
 
 /// What a mirror mirrors.
@@ -31,8 +33,8 @@ impl<C: Follow> Cluster for Direct<'_, C> {
         self.0.write(write).await
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
-        self.0.cluster.lock().await
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
+        self.0.cluster.lock(name).await
     }
 
     fn now(&self) -> Timestamp {

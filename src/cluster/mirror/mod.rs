@@ -64,6 +64,8 @@ pub struct Mirror<C> {
     state: Mutex<State>,
     /// Something that matters has changed.
     moved: Notify,
+    /// When the first of it was heard of.
+    heard: Mutex<Option<Instant>>,
     /// All must be read anew.
     lost: Notify,
 }
@@ -71,7 +73,7 @@ pub struct Mirror<C> {
 impl<C: Follow> Mirror<C> {
     /// An empty one.
     pub fn new(cluster: C) -> Mirror<C> {
-        Mirror { cluster, state: Mutex::default(), moved: Notify::new(), lost: Notify::new() }
+        Mirror { cluster, state: Mutex::default(), moved: Notify::new(), heard: Mutex::default(), lost: Notify::new() }
     }
 
     /// Keeps it in step, for as long as it is polled.
@@ -103,6 +105,11 @@ impl<C: Follow> Mirror<C> {
     /// Waits until something that matters has changed since the last time.
     pub async fn moved(&self) {
         self.moved.notified().await;
+    }
+
+    /// When the first change was heard of since this was asked last.
+    pub fn heard(&self) -> Option<Instant> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Why it cannot be kept in step at the moment.
@@ -213,7 +220,10 @@ impl<C: Follow> Mirror<C> {
         let heard = self.lock().hear(kind, notice);
         match heard {
             Heard::Nothing => {}
-            Heard::Change => self.moved.notify_one(),
+            Heard::Change => {
+                self.heard.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+                self.moved.notify_one();
+            }
             Heard::ReadAnew => self.lost.notify_one(),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::state::Kept;
-use crate::cluster::{Cluster, ClusterError, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
+use crate::cluster::{Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
 use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError};
 
@@ -74,8 +74,8 @@ impl<C: Cluster> Cluster for Recorder<'_, C> {
         self.cluster.write(write).await
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
-        self.cluster.lock().await
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
+        self.cluster.lock(name).await
     }
 
     fn now(&self) -> Timestamp {

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use super::Mirror;
 use super::state::{Kept, State};
-use crate::cluster::{Cluster, ClusterError, Follow, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
+use crate::cluster::{
+    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
+};
 use crate::net::Block;
 use crate::observed::ObservedKind;
 
@@ -53,8 +55,8 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
         self.mirror.write(write).await
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
-        self.mirror.cluster.lock().await
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
+        self.mirror.cluster.lock(name).await
     }
 
     fn now(&self) -> Timestamp {

@@ -376,7 +376,7 @@ fn number(version: &ObjectVersion) -> u64 {
     version.resource_version.parse().unwrap_or(0)
 }
 
-/// The object of a target, as it is kept; the lock is not.
+/// The object of a target, as it is kept; what no plan needs is not.
 fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
     Some(match target {
         Target::Node(name) => (ObservedKind::Node, name.to_string()),
@@ -386,7 +386,7 @@ fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
         Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
         Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
         Target::Claims => (ObservedKind::Claims, claims_key()),
-        Target::Lock => return None,
+        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event => return None,
     })
 }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::super::{Cluster, ClusterError, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
+use super::super::{Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
 use super::world::{Happens, Sender, SimWorld, World};
 use crate::model::NodeName;
 use crate::net::Block;
@@ -99,7 +99,7 @@ impl Cluster for SimClient {
         answer
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
+    async fn lock(&self, _: LeaseName) -> Result<LockSeen, ClusterError> {
         Ok(LockSeen::NotKept)
     }
 

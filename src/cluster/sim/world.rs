@@ -201,7 +201,10 @@ impl World {
             Target::Node(name) => (ObservedKind::Node, name.to_string()),
             Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
             Target::Claims => (ObservedKind::Claims, CLAIMS_NAME.to_owned()),
-            Target::Lock
+            Target::Lease(_)
+            | Target::Custom(..)
+            | Target::Status(..)
+            | Target::Event
             | Target::AddressPool(..)
             | Target::Service(_)
             | Target::NodeConfig(..)

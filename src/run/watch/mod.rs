@@ -2,6 +2,7 @@
 //!
 //! Files with a fault never act; the last good ones stay in force. What is worse than the Policy lets pass waits for a person.
 
+mod directory;
 mod files;
 mod joining;
 mod restraint;
@@ -14,15 +15,17 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::files::{Files, is_same};
+use self::files::Files;
 use self::joining::Known;
 use self::restraint::Restraint;
 use super::Loaded;
 use crate::apply::{Outcome, Stop};
 use crate::cluster::{Follow, Mirror};
+use crate::desired::Activity;
 use crate::model::{Hazard, Waiver};
-use crate::plan::{Change, Refusal, Target};
-use crate::source::{DirectoryEvents, Stillness};
+use crate::observed::Observed;
+use crate::plan::{Change, Plan, Refusal, Target};
+pub use directory::Directory;
 
 /// First pause after a round that failed; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -33,12 +36,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// What we wrote is heard of within milliseconds. When it is not for so long, all is read anew.
 const DEAF: Duration = Duration::from_secs(10);
 
+/// Where the files come from.
+pub trait Source: Send {
+    /// Waits until they may have changed, and are at rest; then reads and checks them.
+    fn next(&mut self) -> impl Future<Output = Loaded> + Send;
+}
+
 /// How a cluster is watched.
-pub struct Watch {
-    /// Reads and checks the files.
-    pub load: Arc<dyn Fn() -> Loaded + Send + Sync>,
-    /// Says that they may have changed.
-    pub events: DirectoryEvents,
+pub struct Watch<S> {
+    /// Where the files come from.
+    pub source: S,
     /// What may be exceeded.
     pub waivers: BTreeSet<Waiver>,
     /// How often it is planned when nothing happens.
@@ -56,16 +63,44 @@ pub enum News<'n> {
     InForce(&'n Loaded),
     /// These have faults; the last good ones stay in force.
     Invalid(&'n Loaded),
+    /// So many changes are being sent.
+    Sending(usize),
     /// A change has its outcome.
-    Finished(&'n Change, &'n Outcome),
+    Finished {
+        /// The change.
+        change: &'n Change,
+        /// Its outcome.
+        outcome: &'n Outcome,
+        /// Since what led to it was heard of.
+        waited: Duration,
+    },
+    /// All was planned anew.
+    Planned(&'n Planned<'n>),
     /// What is not done, whenever that is something else than before.
     Waiting(&'n Waiting),
+    /// Somebody else was faster; it is planned again.
+    Conflict(&'n Target),
     /// Somebody else undoes what we write; it is left alone for so long.
     Undone(&'n Target, Duration),
     /// It does not work at the moment.
     Trouble(&'n str),
     /// It works again.
     Recovered,
+    /// This process works from now on.
+    Leads,
+    /// Another one does, or nobody is known to.
+    StandsBy(&'n str),
+}
+
+/// A whole plan, and what it was made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'n> {
+    /// The plan.
+    pub plan: &'n Plan,
+    /// Its files.
+    pub loaded: &'n Loaded,
+    /// The cluster.
+    pub observed: &'n Observed,
 }
 
 /// What is not done, and why.
@@ -73,6 +108,8 @@ pub enum News<'n> {
 pub struct Waiting {
     /// Nodes that are seen.
     pub nodes: usize,
+    /// Whether the Policy says that nothing is done at all.
+    pub activity: Activity,
     /// For a person, because of what it does.
     pub for_a_person: Vec<(Target, Hazard)>,
     /// Limits and protections that are in the way.
@@ -85,14 +122,14 @@ pub struct Waiting {
 pub type OnNews<'n> = dyn FnMut(News<'_>) + Send + 'n;
 
 /// Watches until `ending` comes. `first` are the files at the beginning, without errors.
-pub async fn watch<C: Follow>(
+pub async fn watch<C: Follow, S: Source>(
     cluster: C,
-    watch: Watch,
+    watch: Watch<S>,
     first: Loaded,
     ending: impl Future<Output = ()> + Send,
     on_news: &mut OnNews<'_>,
 ) {
-    let Watch { load, mut events, waivers, interval, parallelism, holder } = watch;
+    let Watch { mut source, waivers, interval, parallelism, holder } = watch;
     let mirror = Mirror::new(cluster);
     let files = Files::new(first);
     let work = Work {
@@ -108,37 +145,19 @@ pub async fn watch<C: Follow>(
         setbacks: 0,
         must_pause: false,
         known: None,
+        heard: Instant::now(),
         deaf_since: None,
     };
     tokio::select! {
         never = mirror.keep() => match never {},
-        never = keep_files(&files, &mut events, &load) => match never {},
+        never = keep_files(&files, &mut source) => match never {},
         () = work.until(ending, on_news) => {}
     }
 }
 
-async fn keep_files(
-    files: &Files,
-    events: &mut DirectoryEvents,
-    load: &Arc<dyn Fn() -> Loaded + Send + Sync>,
-) -> Infallible {
-    let mut last: Option<Loaded> = None;
+async fn keep_files(files: &Files, source: &mut impl Source) -> Infallible {
     loop {
-        events.changed().await;
-        let load = load.clone();
-        // Beside everything else: a file system may hang.
-        let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else { continue };
-        let is_still = match events.stillness().await {
-            Stillness::Still => true,
-            // Two readings that are the same show no directory in motion.
-            Stillness::Moved | Stillness::Unknown => last.as_ref().is_some_and(|last| is_same(last, &loaded)),
-        };
-        if is_still {
-            files.offer(loaded);
-            last = None;
-        } else {
-            last = Some(loaded);
-        }
+        files.offer(source.next().await);
     }
 }
 
@@ -166,6 +185,8 @@ struct Work<'w, C> {
     must_pause: bool,
     /// What the last whole plan left, where nodes that join can be served from it.
     known: Option<Known>,
+    /// When what led to this round was heard of.
+    heard: Instant,
     /// Since when the mirror has not shown what we wrote.
     deaf_since: Option<Instant>,
 }
@@ -221,6 +242,7 @@ impl<C: Follow> Work<'_, C> {
             return self.not_in_step(on_news);
         }
         self.deaf_since = None;
+        self.heard = self.mirror.heard().unwrap_or_else(Instant::now);
         let setbacks = self.setbacks;
         let outcome = match self.join(on_news).await {
             Some(outcome) => outcome.map(Some),

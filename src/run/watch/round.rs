@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::joining::Known;
-use super::{News, OnNews, Waiting, Work};
+use super::{News, OnNews, Planned, Waiting, Work};
 use crate::apply::{Event, Outcome};
 use crate::cluster::{Cluster, ClusterError, Follow, Snapshot};
 use crate::observed::Observed;
@@ -45,6 +45,7 @@ impl<C: Follow> Work<'_, C> {
         let loaded = self.files.in_force();
         let job = Job { loaded: &loaded, undo: None, waivers: self.waivers };
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
+        on_news(News::Planned(&Planned { plan: &plan, loaded: &loaded, observed: &observed }));
         let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);
         self.tell_of_waiting(&plan, &parted, &observed, on_news);
         self.restraint.prune(Instant::now());
@@ -119,16 +120,19 @@ impl<C: Follow> Work<'_, C> {
         lost_races: LostRaces,
         on_news: &mut OnNews<'_>,
     ) -> Result<Tried, ClusterError> {
+        on_news(News::Sending(changes.len()));
+        let heard = self.heard;
         let mut on_event = |event: Event<'_>| {
             let Event::Finished { change, outcome } = event;
             if *outcome == Outcome::Applied {
-                on_news(News::Finished(change, outcome));
+                on_news(News::Finished { change, outcome, waited: heard.elapsed() });
             }
         };
         let (parallelism, stop) = (self.parallelism, self.stop.clone());
         let mut sending = Sending { batch: BATCH, parallelism, lost_races, stop: &stop, on_event: &mut on_event };
         let (applied, failure) = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
         let tried = self.note(applied, on_news);
+        on_news(News::Sending(0));
         match failure {
             Some(error) => Err(error),
             None if tried.is_certain => Ok(tried),
@@ -142,6 +146,9 @@ impl<C: Follow> Work<'_, C> {
         let mut tried = Tried { applied: Vec::new(), again: None, is_certain: true };
         for (change, outcome) in outcomes.outcomes {
             if matches!(outcome, Outcome::NotTried | Outcome::Superseded(_)) {
+                if matches!(outcome, Outcome::Superseded(_)) {
+                    on_news(News::Conflict(&change.target()));
+                }
                 tried.is_certain = false;
                 continue;
             }
@@ -152,7 +159,7 @@ impl<C: Follow> Work<'_, C> {
                 }
                 tried.applied.push(change);
             } else {
-                on_news(News::Finished(&change, &outcome));
+                on_news(News::Finished { change: &change, outcome: &outcome, waited: self.heard.elapsed() });
                 tried.again = earliest([tried.again, Some(pause)]);
                 tried.is_certain &= !matches!(outcome, Outcome::Unknown(_));
             }
@@ -163,6 +170,7 @@ impl<C: Follow> Work<'_, C> {
     fn tell_of_waiting(&mut self, plan: &Plan, parted: &Unattended, observed: &Observed, on_news: &mut OnNews<'_>) {
         let waiting = Waiting {
             nodes: observed.nodes.len(),
+            activity: self.files.in_force().desired.policy.activity,
             for_a_person: parted.waiting.iter().map(|change| (change.target(), change.hazard())).collect(),
             refusals: parted.refusals.clone(),
             blocked: plan.blocked.iter().map(|one| (one.target.clone(), one.reason.to_string())).collect(),

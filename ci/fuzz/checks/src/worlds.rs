@@ -136,7 +136,7 @@ pub(crate) fn directory() -> &'static Loaded {
         let documents = Documents { files: files() };
         let (desired, mut findings) = lower(&documents);
         findings.extend(check::files(&desired));
-        let loaded = Loaded { documents, desired, findings };
+        let loaded = Loaded { documents, desired, findings, revision: None };
         assert!(!loaded.has_errors(), "{:?}", loaded.findings);
         loaded
     });

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cilium_ipam::apply::Stop;
 use cilium_ipam::cluster::live::{Connection, LiveCluster};
 use cilium_ipam::cluster::{
-    Cluster, ClusterError, Listener, LockSeen, Moment, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Target, Write, WriteError, Written,
 };
 use cilium_ipam::observed::{ObjectVersion, ObservedKind};
 use cilium_ipam::run::{BATCH, Job, Loaded, LostRaces, Sending, apply_until_settled, load, observe_and_plan};
@@ -75,8 +75,8 @@ impl Cluster for Watched {
         }
     }
 
-    async fn lock(&self) -> Result<LockSeen, ClusterError> {
-        self.cluster.lock().await
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
+        self.cluster.lock(name).await
     }
 
     fn now(&self) -> jiff::Timestamp {

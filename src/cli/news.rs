@@ -1,0 +1,181 @@
+//! News of `watch` and the operator as lines: for people, or an object for each.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::failure::Failure;
+use super::progress::fault;
+use super::{Format, Reached, output};
+use crate::apply::Outcome;
+use crate::desired::Activity;
+use crate::model::{Hazard, Severity};
+use crate::plan::ChangeDocument;
+use crate::render::{Paint, count, diagnostics, printable};
+use crate::run::{News, Waiting};
+
+/// Prints news, until nobody reads them any more.
+pub(super) struct Announcer {
+    format: Format,
+    failed: Option<std::io::Error>,
+    nobody_listens: Arc<Notify>,
+}
+
+impl Announcer {
+    pub(super) fn new(format: Format) -> Announcer {
+        Announcer { format, failed: None, nobody_listens: Arc::default() }
+    }
+
+    /// Told once when printing failed.
+    pub(super) fn nobody_listens(&self) -> Arc<Notify> {
+        self.nobody_listens.clone()
+    }
+
+    pub(super) fn hear(&mut self, news: &News<'_>) {
+        if let Err(error) = tell(self.format, news) {
+            self.failed.get_or_insert(error);
+            self.nobody_listens.notify_one();
+        }
+    }
+
+    /// Says where machines may ask.
+    pub(super) fn listening(&mut self, address: SocketAddr) -> std::io::Result<()> {
+        line(
+            self.format,
+            &format!("listening  {address}\n"),
+            json!({"event": "listening", "address": address.to_string()}),
+        )
+    }
+
+    pub(super) fn finish(self) -> Result<Reached, Failure> {
+        match self.failed {
+            Some(error) => Err(error.into()),
+            None => Ok(Reached::Done),
+        }
+    }
+}
+
+fn tell(format: Format, news: &News<'_>) -> std::io::Result<()> {
+    if let News::Invalid(loaded) | News::InForce(loaded) = news {
+        output::talk(&diagnostics(&loaded.findings, &loaded.documents));
+    }
+    match (format, as_json(news)) {
+        (_, None) => Ok(()),
+        (Format::Json, Some(object)) => line(format, "", object),
+        (Format::Human, Some(object)) => line(format, &human(news), object),
+    }
+}
+
+fn line(format: Format, text: &str, mut object: Value) -> std::io::Result<()> {
+    let now = format!("{:.3}", Timestamp::now());
+    match format {
+        Format::Human => output::data(&format!("{now}  {text}")),
+        Format::Json => {
+            object["time"] = now.into();
+            output::json_line(&object)
+        }
+    }
+}
+
+fn human(news: &News<'_>) -> String {
+    let line = |word: String, what: &str| format!("{word}  {what}\n");
+    match news {
+        News::InForce(loaded) => line(Paint::Bold.on("in force"), &count(loaded.documents.files.len(), "file")),
+        News::Invalid(loaded) => {
+            let faults = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
+            let what = format!("{}; the last good files stay in force", count(faults.count(), "fault"));
+            line(Paint::Red.on("invalid"), &what)
+        }
+        News::Finished { change, outcome, .. } => {
+            let ChangeDocument { kind, name, after, .. } = ChangeDocument::from(*change);
+            let object = format!("{kind}/{name}");
+            match outcome {
+                Outcome::Applied if after.is_empty() => line(Paint::Green.on("taken away"), &printable(&object)),
+                Outcome::Applied => {
+                    line(Paint::Green.on("written"), &printable(&format!("{object}  {}", after.join(" "))))
+                }
+                other => line(
+                    Paint::Red.on("not written"),
+                    &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),
+                ),
+            }
+        }
+        News::Waiting(waiting) => human_waiting(waiting),
+        News::Planned(_) | News::Sending(_) | News::Conflict(_) => String::new(),
+        News::Undone(target, pause) => {
+            let what = format!("{target}: somebody undoes what is written; left alone for {} s", pause.as_secs());
+            line(Paint::Red.on("undone"), &printable(&what))
+        }
+        News::Trouble(why) => line(Paint::Red.on("trouble"), &printable(why)),
+        News::Recovered => line(Paint::Green.on("recovered"), ""),
+        News::Leads => line(Paint::Bold.on("leads"), ""),
+        News::StandsBy(why) => line("stands by".to_owned(), &printable(why)),
+    }
+}
+
+fn human_waiting(waiting: &Waiting) -> String {
+    let Waiting { nodes, activity, for_a_person, refusals, blocked } = waiting;
+    let (waits, blocks) = (count(for_a_person.len(), "change"), blocked.len());
+    let paused = if *activity == Activity::Paused { ", paused" } else { "" };
+    let mut text = format!("seen  {}, {waits} for a person, {blocks} blocked{paused}\n", count(*nodes, "node"));
+    let mut line = |what: String| text.push_str(&format!("    {}\n", printable(&what)));
+    for (target, hazard) in for_a_person {
+        line(format!("waits     {target}  {}", hazard_text(*hazard, *activity)));
+    }
+    for refusal in refusals {
+        line(format!("refused   {}; {}", refusal.message, refusal.help));
+    }
+    for (target, reason) in blocked {
+        line(format!("blocked   {target}  {reason}"));
+    }
+    text
+}
+
+fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
+    match hazard {
+        Hazard::None if activity == Activity::Paused => "paused",
+        Hazard::None => "stands behind what waits",
+        Hazard::Disruptive => "disruptive",
+        Hazard::Destructive => "destructive",
+    }
+}
+
+/// `None` where it is not for people.
+fn as_json(news: &News<'_>) -> Option<Value> {
+    Some(match news {
+        News::InForce(loaded) => json!({"event": "in-force", "files": loaded.documents.files.len()}),
+        News::Invalid(loaded) => {
+            let rules: Vec<&str> = loaded.findings.iter().map(|finding| finding.rule.0).collect();
+            json!({"event": "invalid", "rules": rules})
+        }
+        News::Finished { change, outcome, waited } => {
+            let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);
+            let event = if **outcome == Outcome::Applied { "written" } else { "not-written" };
+            json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default(), "waited_seconds": waited.as_secs_f64()})
+        }
+        News::Waiting(Waiting { nodes, activity, for_a_person, refusals, blocked }) => {
+            let waits = for_a_person.iter().map(
+                |(target, hazard)| json!({"kind": target.kind(), "name": target.name(), "hazard": hazard_text(*hazard, *activity)}),
+            );
+            let blocked = blocked
+                .iter()
+                .map(|(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}));
+            let refusals = refusals.iter().map(|refusal| json!({"rule": refusal.rule.0, "message": refusal.message}));
+            json!({
+                "event": "seen", "nodes": nodes, "paused": *activity == Activity::Paused, "waiting": waits.collect::<Vec<_>>(),
+                "refusals": refusals.collect::<Vec<_>>(), "blocked": blocked.collect::<Vec<_>>(),
+            })
+        }
+        News::Undone(target, pause) => {
+            json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
+        }
+        News::Planned(_) | News::Sending(_) | News::Conflict(_) => return None,
+        News::Trouble(why) => json!({"event": "trouble", "why": why}),
+        News::Recovered => json!({"event": "recovered"}),
+        News::Leads => json!({"event": "leads"}),
+        News::StandsBy(why) => json!({"event": "stands-by", "why": why}),
+    })
+}

@@ -1,0 +1,250 @@
+//! What is told in the status of each object: whether it is in force, what became of it, and how full a pool is.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{CustomKind, ObjectState, StoredObject};
+use crate::desired::Documents;
+use crate::model::{Finding, Severity};
+use crate::net::Family;
+use crate::plan::{BlockCounts, Overview, PoolOverview, Progress};
+
+/// Longest message of a condition, in bytes (`metav1.Condition`).
+const LONGEST_MESSAGE: usize = 32_768;
+
+/// Status of an IPPool.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PoolStatus {
+    /// The generation that this is about.
+    observed_generation: i64,
+    /// Nodes that have a block of it.
+    nodes: i64,
+    /// Its blocks, for each family that it has.
+    blocks: Vec<FamilyBlocks>,
+    /// What is the case.
+    conditions: Vec<Condition>,
+}
+
+/// Blocks of one family.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FamilyBlocks {
+    /// `IPv4` or `IPv6`.
+    family: String,
+    /// In all its ranges, at most the largest number of 63 bits.
+    total: i64,
+    /// Held by nodes or pinned.
+    used: i64,
+    /// Kept free of nodes: reserved, excluded, claimed, resting, or used by something else.
+    reserved: i64,
+    /// To be given, at most the largest number of 63 bits.
+    free: i64,
+}
+
+/// Status of a NodeAssignment or ServiceAssignment.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AssignmentStatus {
+    /// The generation that this is about.
+    observed_generation: i64,
+    /// What is the case.
+    conditions: Vec<Condition>,
+}
+
+/// Status of the Policy.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PolicyStatus {
+    /// The generation that this is about.
+    observed_generation: i64,
+    /// Changes that wait for a person.
+    waiting: i64,
+    /// Wanted changes that must wait for something else.
+    blocked: i64,
+    /// What is the case.
+    conditions: Vec<Condition>,
+}
+
+/// As `metav1.Condition`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    about: String,
+    /// Whether it is so.
+    status: ConditionStatus,
+    /// The generation that this is about.
+    observed_generation: i64,
+    /// Since when it is so.
+    last_transition_time: String,
+    /// One word for machines.
+    reason: String,
+    /// A sentence for people.
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}
+
+/// What statuses are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'t> {
+    /// The newest findings about the objects.
+    pub findings: &'t [Finding],
+    /// The documents that are in force.
+    pub in_force: &'t Documents,
+    /// The last plan, if there was one.
+    pub overview: Option<&'t Overview>,
+    /// Changes that wait for a person.
+    pub waiting: usize,
+    /// Now.
+    pub at: Timestamp,
+}
+
+/// A condition before it is known since when.
+struct Saying {
+    about: &'static str,
+    status: ConditionStatus,
+    reason: &'static str,
+    message: String,
+}
+
+fn saying(about: &'static str, status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Saying {
+    Saying { about, status, reason, message: message.into() }
+}
+
+impl Told<'_> {
+    /// The status of an object, if it is another one than it has.
+    pub fn new_status(&self, object: &StoredObject) -> Option<Value> {
+        let status = self.status(object);
+        (status != object.status).then_some(status)
+    }
+
+    fn status(&self, object: &StoredObject) -> Value {
+        let observed_generation = object.generation;
+        let mut sayings = vec![self.ready(object)];
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        match object.kind {
+            CustomKind::IpPool => {
+                let pool = self.pool(object);
+                sayings.extend(pool.map(exhausted));
+                let blocks = pool.into_iter().flat_map(|pool| &pool.blocks).map(FamilyBlocks::from).collect();
+                let nodes = pool.map_or(0, |pool| count(pool.nodes));
+                let conditions = self.conditions(object, sayings);
+                json!(PoolStatus { observed_generation, nodes, blocks, conditions })
+            }
+            CustomKind::NodeAssignment | CustomKind::ServiceAssignment => {
+                sayings.extend(self.progress(object).map(assigned));
+                json!(AssignmentStatus { observed_generation, conditions: self.conditions(object, sayings) })
+            }
+            CustomKind::Policy => {
+                let blocked = self.overview.map_or(0, |overview| count(overview.blocked.len()));
+                let conditions = self.conditions(object, sayings);
+                json!(PolicyStatus { observed_generation, waiting: count(self.waiting), blocked, conditions })
+            }
+        }
+    }
+
+    fn ready(&self, object: &StoredObject) -> Saying {
+        let path = object.path();
+        let errors = || self.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        let own: Vec<&Finding> =
+            errors().filter(|one| one.origin.as_ref().is_some_and(|origin| origin.file == path)).collect();
+        if !own.is_empty() {
+            let message: Vec<String> = own.iter().map(|one| format!("{}: {}", one.message, one.help)).collect();
+            return saying("Ready", ConditionStatus::False, "Invalid", message.join("; "));
+        }
+        let is_in_force = object.document().is_none_or(|document| self.in_force.files.contains(&document));
+        match (is_in_force, errors().next()) {
+            (true, _) => self.in_force(object),
+            (false, Some(fault)) => {
+                let file = fault.origin.as_ref().map_or("another object", |origin| &origin.file);
+                let message = format!("{file} has faults, and nothing new is in force until they are mended");
+                saying("Ready", ConditionStatus::False, "OthersInvalid", message)
+            }
+            (false, None) => saying("Ready", ConditionStatus::Unknown, "Pending", "it was not read yet"),
+        }
+    }
+
+    fn in_force(&self, object: &StoredObject) -> Saying {
+        match object.state {
+            ObjectState::Present => saying("Ready", ConditionStatus::True, "InForce", "it is in force"),
+            ObjectState::Going => {
+                let nodes = self.pool(object).map_or(0, |pool| pool.nodes);
+                let message = format!("it was deleted, gives nothing new, and goes when its {nodes} nodes are gone");
+                saying("Ready", ConditionStatus::False, "InUse", message)
+            }
+        }
+    }
+
+    fn pool(&self, object: &StoredObject) -> Option<&PoolOverview> {
+        self.overview?.pools.get(&object.name.parse().ok()?)
+    }
+
+    /// What became of a pin.
+    fn progress(&self, object: &StoredObject) -> Option<&Progress> {
+        let overview = self.overview?;
+        match object.kind {
+            CustomKind::NodeAssignment => overview.pins.get(&object.name.parse().ok()?),
+            CustomKind::ServiceAssignment => {
+                let service = object.spec["service"].as_str()?.parse().ok()?;
+                overview.service_pins.get(&service)
+            }
+            CustomKind::IpPool | CustomKind::Policy => None,
+        }
+    }
+
+    /// Since when is kept as long as nothing changes.
+    fn conditions(&self, object: &StoredObject, sayings: Vec<Saying>) -> Vec<Condition> {
+        let before: Vec<Condition> = serde_json::from_value(object.status["conditions"].clone()).unwrap_or_default();
+        let condition = |Saying { about, status, reason, mut message }: Saying| {
+            let same = before.iter().find(|one| one.about == about && one.status == status);
+            message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+            Condition {
+                about: about.to_owned(),
+                status,
+                observed_generation: object.generation,
+                last_transition_time: same
+                    .map_or_else(|| format!("{:.0}", self.at), |one| one.last_transition_time.clone()),
+                reason: reason.to_owned(),
+                message,
+            }
+        };
+        sayings.into_iter().map(condition).collect()
+    }
+}
+
+fn exhausted(pool: &PoolOverview) -> Saying {
+    match &pool.exhausted {
+        Some(why) => saying("Exhausted", ConditionStatus::True, "NodesWithoutBlock", why.clone()),
+        None => saying("Exhausted", ConditionStatus::False, "Enough", "every node that asked has its block"),
+    }
+}
+
+fn assigned(progress: &Progress) -> Saying {
+    let (status, reason, message) = match progress {
+        Progress::Done => (ConditionStatus::True, "Done", "the cluster shows it".to_owned()),
+        Progress::Pending => {
+            (ConditionStatus::False, "Pending", "it is about to be written, or waits for a person".to_owned())
+        }
+        Progress::Blocked(why) => (ConditionStatus::False, "Blocked", why.clone()),
+        Progress::Absent => (ConditionStatus::False, "Absent", "what it is for is not there".to_owned()),
+    };
+    saying("Assigned", status, reason, message)
+}
+
+impl From<(&Family, &BlockCounts)> for FamilyBlocks {
+    fn from((family, counts): (&Family, &BlockCounts)) -> FamilyBlocks {
+        let BlockCounts { total, used, reserved, free } = *counts;
+        let [total, used, reserved, free] =
+            [total, used, reserved, free].map(|one| i64::try_from(one).unwrap_or(i64::MAX));
+        FamilyBlocks { family: family.to_string(), total, used, reserved, free }
+    }
+}

@@ -1,0 +1,99 @@
+//! A small HTTP server for kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`. It reads nothing but the path of a request, and whoever
+//! asks is told the same: there are no secrets here.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::Telemetry;
+
+/// Connections at the same time.
+const CONNECTIONS: usize = 64;
+
+/// How long a request may take to come in.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a connection may last.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// A pause when the system has no more to give.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// `Content-Type` of OpenMetrics 1.0.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+}
+
+impl Server {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// The address is in use, or not ours.
+    pub async fn bind(address: SocketAddr) -> std::io::Result<Server> {
+        Ok(Server { listener: TcpListener::bind(address).await? })
+    }
+
+    /// The address, with the port that the system chose where none was asked for.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers, for as long as it is polled.
+    pub async fn serve(&self, telemetry: &Arc<Telemetry>) -> Infallible {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return std::future::pending().await };
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let telemetry = telemetry.clone();
+            tokio::spawn(async move {
+                let answer = service_fn(|request| {
+                    let answer = answer(&request, &telemetry);
+                    async { Ok::<_, Infallible>(answer) }
+                });
+                let mut builder = http1::Builder::new();
+                let connection = builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+                let _ = tokio::time::timeout(LONGEST, connection.serve_connection(TokioIo::new(stream), answer)).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/livez") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
+        (&Method::GET | &Method::HEAD, "/readyz") if telemetry.is_ready() => {
+            (StatusCode::OK, "text/plain", "ok\n".to_owned())
+        }
+        (&Method::GET | &Method::HEAD, "/readyz") => {
+            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "what is asked for was not read yet\n".to_owned())
+        }
+        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, OPEN_METRICS, telemetry.text()),
+        (&Method::GET | &Method::HEAD, _) => (StatusCode::NOT_FOUND, "text/plain", "not here\n".to_owned()),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}

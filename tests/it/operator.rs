@@ -1,0 +1,261 @@
+//! The operator on a real API server: custom resources that the server checks, blocks for nodes, statuses, Events, metrics, several replicas.
+
+use serde_json::{Value, json};
+use testbed::{Ending, Options, wait_until};
+
+use super::running::{AT_MOST, Running, http_get};
+use super::server::{Server, kubernetes, node};
+
+const GROUP: &str = "/apis/cilium-ipam.io/v1alpha1";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn server() -> Server {
+    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    install_definitions(&server);
+    server
+}
+
+fn install_definitions(server: &Server) {
+    let definitions = server.folder.run(&["schema", "--crds"]).expect(0).json();
+    for definition in definitions["items"].as_array().unwrap() {
+        server.plane.create(DEFINITIONS, definition).unwrap();
+    }
+    until("our kinds are served", || {
+        ["ippools", "policies"].iter().all(|kind| server.plane.list(&format!("{GROUP}/{kind}")).is_ok())
+    });
+}
+
+fn operator(server: &Server) -> Running {
+    Running::start(server.folder.path(), server.plane.kubeconfig(), &["operator", "--listen", "127.0.0.1:0"])
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "cilium-ipam.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+fn pool(name: &str, cidr: &str, rack: &str) -> Value {
+    let selector = json!({"matchLabels": {"rack": rack}});
+    object("IPPool", name, json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}))
+}
+
+fn in_rack(name: &str, rack: &str) -> Value {
+    node(name, json!({"rack": rack}))
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_until(what, AT_MOST, || Ok(is_so().then_some(()))).unwrap();
+}
+
+/// Waits until an object of ours has this condition, and gives its status.
+#[track_caller]
+fn condition(server: &Server, path: &str, about: &str, reason: &str) -> Value {
+    let mut last = Value::Null;
+    let has_it = || {
+        last = server.plane.get(&format!("{GROUP}/{path}"))?["status"].clone();
+        let conditions = last["conditions"].as_array().cloned().unwrap_or_default();
+        Ok(conditions.iter().any(|one| one["type"] == about && one["reason"] == reason).then_some(()))
+    };
+    if let Err(error) = wait_until(&format!("{path} is {about} {reason}"), AT_MOST, has_it) {
+        panic!("{error}: {last:#}");
+    }
+    last
+}
+
+fn events(server: &Server) -> Vec<(String, String, String)> {
+    let events = server.plane.list("/api/v1/namespaces/default/events").unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ours = events.iter().filter(|event| event["source"]["component"] == "cilium-ipam");
+    ours.map(|event| (text(&event["involvedObject"]["name"]), text(&event["reason"]), text(&event["message"])))
+        .collect()
+}
+
+#[test]
+fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
+    let server = server();
+    let pools = format!("{GROUP}/ippools");
+    let both = json!({"cidrs": ["10.20.0.0/16", "fd00:20::/48"], "blockSize": {"ipv4": 24, "ipv6": 64}, "priority": 5,
+        "nodeSelector": {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]},
+        "reserved": ["10.20.0.0/22", "10.20.9.0-10.20.9.255"]});
+    let taken = server.plane.create(&pools, &object("IPPool", "both", both.clone())).unwrap();
+    assert_eq!(taken["spec"], both, "nothing is added and nothing is dropped");
+    let pin = object("NodeAssignment", "worker-7", json!({"podCIDRs": ["10.20.30.0/24"]}));
+    server.plane.create(&format!("{GROUP}/nodeassignments"), &pin).unwrap();
+    let service = object("ServiceAssignment", "web", json!({"service": "shop/web", "ips": ["20.0.10.9"]}));
+    server.plane.create(&format!("{GROUP}/serviceassignments"), &service).unwrap();
+    let policy = object(
+        "Policy",
+        "default",
+        json!({"writePath": "auto", "quarantine": "5m", "limits": {"release": {"count": 0}}}),
+    );
+    server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
+
+    let wrong = [
+        (
+            "ippools",
+            "IPPool",
+            json!({"cidrs": ["10.20.0.1/16"], "blockSize": 24}),
+            "must not have bits set behind its prefix",
+        ),
+        ("ippools", "IPPool", json!({"cidrs": ["ten"], "blockSize": 24}), "must be a CIDR"),
+        ("ippools", "IPPool", json!({"cidrs": [], "blockSize": 24}), "should have at least 1 items"),
+        ("ippools", "IPPool", json!({"cidrs": ["10.20.0.0/16"]}), "spec.blockSize: Required value"),
+        (
+            "ippools",
+            "IPPool",
+            json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24, "nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}),
+            "In and NotIn need values",
+        ),
+        (
+            "nodeassignments",
+            "NodeAssignment",
+            json!({"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}),
+            "at most one block for each family",
+        ),
+        ("serviceassignments", "ServiceAssignment", json!({"service": "web", "ips": ["20.0.10.9"]}), "should match"),
+        (
+            "serviceassignments",
+            "ServiceAssignment",
+            json!({"service": "a/web", "ips": ["20.0.10"]}),
+            "must be an address",
+        ),
+        ("policies", "Policy", json!({"writePath": "wherever"}), "Unsupported value"),
+    ];
+    for (path, kind, spec, message) in wrong {
+        let error =
+            server.plane.create(&format!("{GROUP}/{path}"), &object(kind, "wrong", spec)).unwrap_err().to_string();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+}
+
+#[test]
+fn nodes_get_blocks_of_pools_and_everything_is_told() {
+    let server = server();
+    let pools = format!("{GROUP}/ippools");
+    server.plane.create(&pools, &pool("a", "10.20.0.0/23", "a")).unwrap();
+    let operator = operator(&server);
+    let address = operator.address();
+    operator.until("leads", json!({}));
+    server.nodes([in_rack("n1", "a")]);
+    assert_eq!(operator.written("n1"), json!(["10.20.0.0/24"]));
+    assert_eq!(http_get(&address, "/livez").0, 200);
+    until("it is ready", || http_get(&address, "/readyz").0 == 200);
+    assert_eq!(http_get(&address, "/secrets").0, 404);
+
+    let status = condition(&server, "ippools/a", "Ready", "InForce");
+    assert_eq!(status["observedGeneration"], 1);
+    until("the pool's counts are right", || {
+        server.plane.get(&format!("{pools}/a")).unwrap()["status"]["blocks"][0]
+            == json!({"family": "IPv4", "total": 2, "used": 1, "reserved": 0, "free": 1})
+    });
+
+    for name in ["n2", "n3"] {
+        server.nodes([in_rack(name, "a")]);
+    }
+    let status = condition(&server, "ippools/a", "Exhausted", "NodesWithoutBlock");
+    assert_eq!(status["nodes"], 2, "{status}");
+    let metrics = http_get(&address, "/metrics").1;
+    for line in [
+        r#"cilium_ipam_pool_blocks{pool="a",family="IPv4",state="used"} 2"#,
+        r#"cilium_ipam_pool_exhausted{pool="a"} 1"#,
+        r#"cilium_ipam_writes_total{kind="Node",outcome="applied"} 2"#,
+        r#"cilium_ipam_blocked{kind="Node"} 1"#,
+        r#"cilium_ipam_findings{rule="block-held-twice",severity="error"} 0"#,
+        "cilium_ipam_leader 1",
+        "cilium_ipam_node_block_wait_seconds_count 2",
+        "# EOF",
+    ] {
+        assert!(metrics.contains(line), "no {line} in:\n{metrics}");
+    }
+    let told = |about: &str, reason: &str| events(&server).iter().any(|(name, why, _)| name == about && why == reason);
+    until("Events tell of it", || {
+        told("n1", "PodCIDRAssigned") && told("n3", "PodCIDRBlocked") && told("a", "Exhausted")
+    });
+
+    // An object with faults, which the server cannot see, acts on nothing.
+    let narrow = json!({"spec": {"blockSize": 8}});
+    server.plane.patch(&format!("{pools}/a"), &narrow).unwrap();
+    operator.until("invalid", json!({}));
+    let status = condition(&server, "ippools/a", "Ready", "Invalid");
+    assert_eq!(status["observedGeneration"], 2, "{status}");
+    let metrics = http_get(&address, "/metrics").1;
+    assert!(metrics.contains("cilium_ipam_source_invalid 1"), "{metrics}");
+    let wide = json!({"spec": {"blockSize": 24, "cidrs": ["10.20.0.0/23", "10.21.0.0/24"]}});
+    server.plane.patch(&format!("{pools}/a"), &wide).unwrap();
+    assert_eq!(operator.written("n3"), json!(["10.21.0.0/24"]));
+    condition(&server, "ippools/a", "Exhausted", "Enough");
+    let pin = object("NodeAssignment", "n1", json!({"podCIDRs": ["10.20.0.0/24"]}));
+    server.plane.create(&format!("{GROUP}/nodeassignments"), &pin).unwrap();
+    condition(&server, "nodeassignments/n1", "Assigned", "Done");
+    assert_eq!(operator.end(), 0);
+}
+
+#[test]
+fn a_pool_in_use_is_not_lost() {
+    let server = server();
+    let pools = format!("{GROUP}/ippools");
+    server.plane.create(&pools, &pool("a", "10.20.0.0/16", "a")).unwrap();
+    let operator = operator(&server);
+    server.nodes([in_rack("n1", "a")]);
+    operator.written("n1");
+    condition(&server, "ippools/a", "Ready", "InForce");
+    server.plane.delete(&format!("{pools}/a")).unwrap();
+    let status = condition(&server, "ippools/a", "Ready", "InUse");
+    assert_eq!(status["nodes"], 1, "{status}");
+    server.nodes([in_rack("n2", "a")]);
+    let blocked = operator.until("seen", json!({"nodes": 2}));
+    assert_eq!(blocked["blocked"][0]["name"], "n2", "it gives nothing new: {blocked}");
+    server.plane.delete("/api/v1/nodes/n1").unwrap();
+    until("the pool is gone", || server.plane.list(&pools).unwrap().is_empty());
+}
+
+#[test]
+fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
+    let mut server = server();
+    server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
+    let first = operator(&server);
+    first.until("leads", json!({}));
+    let second = operator(&server);
+    let address = second.address();
+    second.until("stands-by", json!({}));
+    until("who stands by is ready, too", || http_get(&address, "/readyz").0 == 200);
+    server.nodes([in_rack("n1", "a")]);
+    first.written("n1");
+    first.kill();
+    server.nodes([in_rack("n2", "a")]);
+    assert_eq!(second.written("n2"), json!(["10.20.1.0/24"]));
+
+    let policy = object("Policy", "default", json!({"paused": true}));
+    server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
+    second.until("seen", json!({"paused": true}));
+    server.nodes([in_rack("n3", "a")]);
+    let seen = second.until("seen", json!({"nodes": 3}));
+    assert_eq!(seen["waiting"][0], json!({"kind": "Node", "name": "n3", "hazard": "paused"}));
+    server.plane.patch(&format!("{GROUP}/policies/default"), &json!({"spec": {"paused": false}})).unwrap();
+    assert_eq!(second.written("n3"), json!(["10.20.2.0/24"]));
+
+    // One that ends by itself lets the next one lead at once.
+    let third = operator(&server);
+    third.until("stands-by", json!({}));
+    assert_eq!(second.end(), 0);
+    third.until("leads", json!({}));
+    server.plane.restart_apiserver(Ending::Killed).unwrap();
+    server.nodes([in_rack("n4", "a")]);
+    assert_eq!(third.written("n4"), json!(["10.20.3.0/24"]));
+}
+
+#[test]
+fn definitions_that_come_late_or_go_never_mean_that_nothing_is_asked_for() {
+    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let operator = operator(&server);
+    operator
+        .until("invalid", json!({"rules": ["objects-unread", "objects-unread", "objects-unread", "objects-unread"]}));
+    install_definitions(&server);
+    server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
+    server.nodes([in_rack("n1", "a")]);
+    operator.written("n1");
+    server.plane.delete(&format!("{DEFINITIONS}/policies.cilium-ipam.io")).unwrap();
+    operator.until("invalid", json!({"rules": ["objects-unread"]}));
+    server.nodes([in_rack("n2", "a")]);
+    assert_eq!(operator.written("n2"), json!(["10.20.1.0/24"]), "the last good ones stay in force");
+}
