@@ -2,6 +2,7 @@
 
 mod agent;
 mod bad_input;
+mod chart;
 mod claimed;
 mod classic;
 mod cluster_file;

@@ -6,7 +6,7 @@ use testbed::{Ending, Options, wait_until};
 use super::running::{AT_MOST, Running, http_get};
 use super::server::{Server, kubernetes, node};
 
-const GROUP: &str = "/apis/cilium-ipam.io/v1alpha1";
+pub const GROUP: &str = "/apis/cilium-ipam.io/v1alpha1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn server() -> Server {
@@ -29,27 +29,27 @@ fn operator(server: &Server) -> Running {
     Running::start(server.folder.path(), server.plane.kubeconfig(), &["operator", "--listen", "127.0.0.1:0"])
 }
 
-fn object(kind: &str, name: &str, spec: Value) -> Value {
+pub fn object(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "cilium-ipam.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-fn pool(name: &str, cidr: &str, rack: &str) -> Value {
+pub fn pool(name: &str, cidr: &str, rack: &str) -> Value {
     let selector = json!({"matchLabels": {"rack": rack}});
     object("IPPool", name, json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}))
 }
 
-fn in_rack(name: &str, rack: &str) -> Value {
+pub fn in_rack(name: &str, rack: &str) -> Value {
     node(name, json!({"rack": rack}))
 }
 
 #[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_until(what, AT_MOST, || Ok(is_so().then_some(()))).unwrap();
 }
 
 /// Waits until an object of ours has this condition, and gives its status.
 #[track_caller]
-fn condition(server: &Server, path: &str, about: &str, reason: &str) -> Value {
+pub fn condition(server: &Server, path: &str, about: &str, reason: &str) -> Value {
     let mut last = Value::Null;
     let has_it = || {
         last = server.plane.get(&format!("{GROUP}/{path}"))?["status"].clone();

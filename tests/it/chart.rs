@@ -1,0 +1,292 @@
+//! The Helm chart, installed by `make` with the real helm on a real API server; the operator then runs with the chart's own ServiceAccount, and
+//! the server's audit log tells which of its rights were used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use testbed::{CiliumInstallation, Client, Options, Program, User};
+
+use super::operator::{GROUP, condition, in_rack, object, pool, until};
+use super::running::Running;
+use super::server::{Server, kubernetes};
+use super::support::{Folder, repository};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const ACCOUNT: &str = "system:serviceaccount:kube-system:cilium-ipam";
+const KUBELET: &str = "system:node:n1";
+
+/// A server that notes every request, and the file that it notes them in.
+struct Installed {
+    server: Server,
+    audit: Folder,
+}
+
+impl Installed {
+    /// Installs the chart, with these flags besides.
+    fn new(cilium: &CiliumInstallation, flags: &str) -> Installed {
+        let audit = Folder::new(&[]);
+        audit.write("policy.json", r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#);
+        let path = |name: &str| audit.join(name).display().to_string();
+        let mut kubelet = User::named(KUBELET);
+        kubelet.groups = vec!["system:nodes".to_owned()];
+        let options = Options {
+            apiserver_flags: vec![
+                format!("--audit-policy-file={}", path("policy.json")),
+                format!("--audit-log-path={}", path("audit.log")),
+                "--authorization-mode=Node".to_owned(),
+                "--enable-admission-plugins=NodeRestriction".to_owned(),
+            ],
+            users: vec![kubelet],
+            ..Options::default()
+        };
+        let server = Server::start(cilium, Some("1.19.3"), options, &[Program::Helm]);
+        let installed = Installed { server, audit };
+        installed.make("cilium-ipam-install", flags);
+        until("our kinds are served", || installed.server.plane.list(&format!("{GROUP}/policies")).is_ok());
+        installed
+    }
+
+    /// As a person runs it.
+    fn make(&self, target: &str, flags: &str) -> String {
+        let helm = self.server.programs.path(Program::Helm).unwrap();
+        let mut make = Command::new("make");
+        make.arg("-C").arg(repository()).arg(target).arg(format!("HELM={}", helm.display()));
+        make.arg(format!("HELM_FLAGS={flags}")).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        make.env("HOME", self.audit.path()).env("KUBECONFIG", self.server.plane.kubeconfig());
+        let output = make.output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{stdout}\n{stderr}");
+        stdout.into_owned()
+    }
+
+    /// The operator, with the rights that the chart gives and no others.
+    fn operator(&self) -> Running {
+        let kubeconfig = self.server.plane.kubeconfig_for_service_account("kube-system", "cilium-ipam").unwrap();
+        Running::start(self.server.folder.path(), &kubeconfig, &["operator", "--listen", "127.0.0.1:0"])
+    }
+
+    fn create(&self, plural: &str, object: &Value) {
+        self.server.plane.create(&format!("{GROUP}/{plural}"), object).unwrap();
+    }
+
+    /// One of each kind, so that each has a status.
+    fn one_of_each(&self, policy: Value) {
+        self.create("ippools", &pool("a", "10.20.0.0/16", "a"));
+        self.create("nodeassignments", &object("NodeAssignment", "n9", json!({"podCIDRs": ["10.20.9.0/24"]})));
+        let service = json!({"service": "default/web", "ips": ["20.0.10.9"]});
+        self.create("serviceassignments", &object("ServiceAssignment", "web", service));
+        self.create("policies", &object("Policy", "default", policy));
+    }
+
+    fn all_is_told(&self) {
+        condition(&self.server, "ippools/a", "Ready", "InForce");
+        condition(&self.server, "nodeassignments/n9", "Ready", "InForce");
+        condition(&self.server, "serviceassignments/web", "Ready", "InForce");
+        condition(&self.server, "policies/default", "Ready", "InForce");
+        until("an Event is there", || !self.server.plane.list("/api/v1/namespaces/default/events").unwrap().is_empty());
+    }
+
+    /// Verb, group, resource and namespace of every request of the account; the server must have allowed all of them.
+    fn requests(&self) -> BTreeSet<Right> {
+        let mut requests = BTreeSet::new();
+        for line in self.audit.read("audit.log").lines() {
+            let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+            if event["user"]["username"] != ACCOUNT {
+                continue;
+            }
+            assert_ne!(event["annotations"]["authorization.k8s.io/decision"], "forbid", "{event:#}");
+            requests.insert(Right::of(&event));
+        }
+        requests
+    }
+
+    /// Every rule that the chart gives to the account, as one right for each verb and resource.
+    fn rights(&self) -> BTreeSet<Right> {
+        let plane = &self.server.plane;
+        let mut rights = BTreeSet::new();
+        for kind in ["clusterroles", "roles"] {
+            let ours = plane.list(&format!("{RBAC}/{kind}")).unwrap();
+            for role in ours.iter().filter(|role| role["metadata"]["labels"]["app.kubernetes.io/name"] == "cilium-ipam")
+            {
+                let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+                for rule in role["rules"].as_array().unwrap() {
+                    for verb in texts(&rule["verbs"]) {
+                        for resource in texts(&rule["resources"]) {
+                            let group = rule["apiGroups"][0].as_str().unwrap().to_owned();
+                            rights.insert(Right {
+                                verb: verb.clone(),
+                                group,
+                                resource,
+                                namespace: namespace.to_owned(),
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        assert!(rights.len() > 20, "{rights:?}");
+        rights
+    }
+
+    #[track_caller]
+    fn every_right_is_used_and_none_is_missing(&self) {
+        let (rights, requests) = (self.rights(), self.requests());
+        let unused: Vec<&Right> =
+            rights.iter().filter(|right| !requests.iter().any(|request| right.allows(request))).collect();
+        assert!(unused.is_empty(), "nobody uses {unused:#?}");
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Right {
+    verb: String,
+    group: String,
+    resource: String,
+    /// Empty where it is of the whole cluster.
+    namespace: String,
+}
+
+impl Right {
+    fn of(event: &Value) -> Right {
+        let reference = &event["objectRef"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let subresource = text(&reference["subresource"]);
+        let resource = text(&reference["resource"]);
+        let resource = if subresource.is_empty() { resource } else { format!("{resource}/{subresource}") };
+        Right {
+            verb: text(&event["verb"]),
+            group: text(&reference["apiGroup"]),
+            resource,
+            namespace: text(&reference["namespace"]),
+        }
+    }
+
+    fn allows(&self, request: &Right) -> bool {
+        let of_cluster = Right { namespace: String::new(), ..request.clone() };
+        self == request || *self == of_cluster
+    }
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_definitions_of_the_chart_are_those_of_the_types() {
+    let folder = Folder::new(&[]);
+    let printed = folder.run(&["schema", "--crds"]).expect(0).stdout;
+    let kept = std::fs::read_to_string(repository().join("ci/chart/crds.json")).unwrap();
+    assert!(printed == kept, "run `cargo run -- schema --crds > ci/chart/crds.json`");
+}
+
+#[test]
+fn alerts_and_the_dashboard_name_metrics_that_there_are() {
+    // A metric without a value is not printed, so the names are read where they are registered.
+    let source = std::fs::read_to_string(repository().join("src/run/telemetry/metrics.rs")).unwrap();
+    let registered = source.split("registry.register").skip(1).filter_map(|call| call.split('"').nth(1));
+    let known: BTreeSet<String> = registered.map(|name| format!("cilium_ipam_{name}")).collect();
+    assert!(known.len() > 15, "{known:?}");
+    for file in ["alerts.yaml", "dashboard.json"] {
+        let text = std::fs::read_to_string(repository().join("ci/chart/files").join(file)).unwrap();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut named = 0;
+        for (at, _) in text.match_indices("cilium_ipam_") {
+            let name: String = text[at..].chars().take_while(|c| is_word(*c)).collect();
+            let family = ["_total", "_seconds_bucket"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+            assert!(known.contains(family.trim_end_matches("_total")), "{file} names {name}, of {known:?}");
+            named += 1;
+        }
+        assert!(named > 8, "{file}");
+    }
+}
+
+#[test]
+fn installed_and_upgraded_with_what_it_needs_and_no_more() {
+    let installed = Installed::new(&kubernetes("1.19.3", None), "--set writePaths.service=true");
+    let plane = &installed.server.plane;
+    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});
+    plane.create("/api/v1/namespaces/default/services", &service).unwrap();
+    let balancer = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "edge"},
+        "spec": {"blocks": [{"cidr": "20.0.10.0/24"}]}});
+    plane.create("/apis/cilium.io/v2/ciliumloadbalancerippools", &balancer).unwrap();
+    installed.one_of_each(json!({"unattended": "destructive"}));
+    let operator = installed.operator();
+    operator.until("leads", json!({}));
+    let second = installed.operator();
+    second.until("stands-by", json!({}));
+    installed.server.nodes([in_rack("n1", "a")]);
+    assert_eq!(operator.written("n1"), json!(["10.20.0.0/24"]));
+    operator.until("written", json!({"kind": "Service", "name": "default/web"}));
+    installed.all_is_told();
+    the_server_refuses(&installed, &plane.client_for(KUBELET).unwrap());
+
+    let before = plane.get(&format!("{GROUP}/ippools/a")).unwrap()["metadata"]["uid"].clone();
+    let told = installed.make("cilium-ipam-upgrade", "--set writePaths.service=true --set replicas=3");
+    assert!(told.contains("REVISION: 2"), "{told}");
+    let deployment = plane.get("/apis/apps/v1/namespaces/kube-system/deployments/cilium-ipam").unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(plane.get(&format!("{GROUP}/ippools/a")).unwrap()["metadata"]["uid"], before);
+    installed.server.nodes([in_rack("n2", "a")]);
+    assert_eq!(operator.written("n2"), json!(["10.20.1.0/24"]));
+    assert_eq!(operator.end(), 0);
+    second.until("leads", json!({}));
+    installed.every_right_is_used_and_none_is_missing();
+    installed.make("cilium-ipam-uninstall", "");
+    plane.get(&format!("{GROUP}/ippools/a")).unwrap();
+}
+
+/// What its admission policies say no to.
+fn the_server_refuses(installed: &Installed, kubelet: &Client) {
+    let plane = &installed.server.plane;
+    let annotation = json!({"metadata": {"annotations": {"network.cilium.io/ipv4-pod-cidr": "10.99.0.0/24"}}});
+    let refused = |path: &str, change: &Value| {
+        let error = kubelet.patch(&format!("{path}?dryRun=All"), change).err().map(|error| error.to_string());
+        error.is_some_and(|error| error.contains("may not set or change the pod-CIDR annotations"))
+    };
+    until("a kubelet's annotation is refused", || refused("/api/v1/nodes/n1", &annotation));
+    assert!(refused("/api/v1/nodes/n1/status", &annotation), "through the status, too");
+    let old = json!({"metadata": {"annotations": {"io.cilium.network.ipv6-pod-cidr": "fd00::/64"}}});
+    assert!(refused("/api/v1/nodes/n1", &old));
+    let heartbeat = json!({"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}});
+    kubelet.patch("/api/v1/nodes/n1/status", &heartbeat).unwrap();
+    assert!(plane.patch("/api/v1/nodes/n1?dryRun=All", &annotation).is_err(), "not even an administrator");
+    let own = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"podCIDR": "10.99.0.0/24", "podCIDRs": ["10.99.0.0/24"]}});
+    plane.delete("/api/v1/nodes/n1").unwrap();
+    let error = kubelet.create("/api/v1/nodes?dryRun=All", &own).unwrap_err().to_string();
+    assert!(error.contains("a kubelet may not set the pod CIDRs of its own Node"), "{error}");
+
+    let pools = format!("{GROUP}/ippools?dryRun=All");
+    let refusal = |name: &str, spec: Value| {
+        plane.create(&pools, &object("IPPool", name, spec)).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let overlaps = || refusal("b", json!({"cidrs": ["10.30.0.0/16", "10.20.128.0/17"], "blockSize": 24}));
+    until("pools that overlap are refused", || overlaps().contains("10.20.128.0/17 overlaps IPPool a"));
+    let sizes = [json!("24"), json!(8), json!({"ipv6": 64}), json!({"ipv4": 24, "ipv5": 9}), json!(33), json!(true)];
+    for size in sizes {
+        let error = refusal("b", json!({"cidrs": ["10.30.0.0/16"], "blockSize": size}));
+        assert!(error.contains("cilium-ipam: blockSize"), "{size}: {error}");
+    }
+    for size in [json!(24), json!({"ipv4": 24, "ipv6": 64})] {
+        assert_eq!(refusal("b", json!({"cidrs": ["10.30.0.0/16"], "blockSize": size})), "");
+    }
+}
+
+#[test]
+fn in_cluster_pool_it_needs_what_the_chart_gives() {
+    let cilium =
+        CiliumInstallation { ipam: "cluster-pool".into(), config: BTreeMap::new(), ..CiliumInstallation::default() };
+    let flags = "--set writePaths.node=false --set writePaths.ciliumNode=true";
+    let installed = Installed::new(&cilium, flags);
+    installed.one_of_each(json!({"writePath": "cilium-node"}));
+    let operator = installed.operator();
+    operator.until("leads", json!({}));
+    installed.server.nodes([in_rack("n1", "a")]);
+    operator.until("written", json!({"name": "n1"}));
+    installed.all_is_told();
+    installed.server.plane.delete("/api/v1/nodes/n1").unwrap();
+    assert_eq!(operator.end(), 0);
+    installed.every_right_is_used_and_none_is_missing();
+}
