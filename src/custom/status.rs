@@ -178,7 +178,8 @@ impl Told<'_> {
             ObjectState::Present => saying("Ready", ConditionStatus::True, "InForce", "it is in force"),
             ObjectState::Going => {
                 let nodes = self.pool(object).map_or(0, |pool| pool.nodes);
-                let message = format!("it was deleted, gives nothing new, and goes when its {nodes} nodes are gone");
+                let until = "goes when no block of it is held or pinned any more";
+                let message = format!("it was deleted, gives nothing new, and {until}; nodes that hold one: {nodes}");
                 saying("Ready", ConditionStatus::False, "InUse", message)
             }
         }

@@ -39,6 +39,13 @@ pub struct PoolOverview {
     pub exhausted: Option<String>,
 }
 
+impl PoolOverview {
+    /// Whether no block of it is held or pinned.
+    pub fn is_unused(&self) -> bool {
+        self.nodes == 0 && self.blocks.values().all(|counts| counts.used == 0)
+    }
+}
+
 /// Blocks of one pool and family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {

@@ -9,7 +9,7 @@ use testbed::{CiliumInstallation, Client, Options, Program, User};
 
 use super::operator::{GROUP, condition, in_rack, object, pool, until};
 use super::running::Running;
-use super::server::{Server, kubernetes};
+use super::server::{Server, kubernetes, node};
 use super::support::{Folder, repository};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -218,7 +218,8 @@ fn installed_and_upgraded_with_what_it_needs_and_no_more() {
     second.until("stands-by", json!({}));
     installed.server.nodes([in_rack("n1", "a")]);
     assert_eq!(operator.written("n1"), json!(["10.20.0.0/24"]));
-    operator.until("written", json!({"kind": "Service", "name": "default/web"}));
+    let path = "/api/v1/namespaces/default/services/web";
+    until("the Service asks for its address", || plane.get(path).unwrap()["metadata"]["annotations"].is_object());
     installed.all_is_told();
     the_server_refuses(&installed, &plane.client_for(KUBELET).unwrap());
 
@@ -276,17 +277,65 @@ fn the_server_refuses(installed: &Installed, kubelet: &Client) {
 
 #[test]
 fn in_cluster_pool_it_needs_what_the_chart_gives() {
-    let cilium =
-        CiliumInstallation { ipam: "cluster-pool".into(), config: BTreeMap::new(), ..CiliumInstallation::default() };
-    let flags = "--set writePaths.node=false --set writePaths.ciliumNode=true";
-    let installed = Installed::new(&cilium, flags);
-    installed.one_of_each(json!({"writePath": "cilium-node"}));
+    let config = [("cluster-pool-ipv4-cidr", "10.99.0.0/16"), ("cluster-pool-ipv4-mask-size", "24")];
+    let config: BTreeMap<String, String> = config.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let cilium = CiliumInstallation { ipam: "cluster-pool".into(), config, ..CiliumInstallation::default() };
+    let installed = Installed::new(&cilium, "--set writePaths.node=false --set writePaths.ciliumNode=true");
+    installed.one_of_each(json!({}));
     let operator = installed.operator();
     operator.until("leads", json!({}));
-    installed.server.nodes([in_rack("n1", "a")]);
-    operator.until("written", json!({"name": "n1"}));
+    for name in ["n1", "n2"] {
+        let mut node = in_rack(name, "a");
+        // Cilium's operator leaves it to us.
+        node["metadata"]["annotations"] = json!({"ipam.cilium.io/ignore": "true"});
+        installed.server.nodes([node]);
+        operator.until("written", json!({"name": name}));
+    }
     installed.all_is_told();
-    installed.server.plane.delete("/api/v1/nodes/n1").unwrap();
+    assert_eq!(operator.end(), 0);
+    installed.every_right_is_used_and_none_is_missing();
+}
+
+#[test]
+fn to_move_nodes_it_needs_what_the_chart_gives() {
+    let installed = Installed::new(&kubernetes("1.19.3", None), "--set writePaths.nodeConfig=true");
+    let limits = json!({"disruptive": {"percent": 100}});
+    installed.one_of_each(json!({"writePath": "node-config", "unattended": "disruptive", "limits": limits}));
+    let operator = installed.operator();
+    operator.until("leads", json!({}));
+    installed.server.nodes([node("n1", json!({"rack": "a", "kubernetes.io/hostname": "n1"}))]);
+    operator.written("n1");
+    installed.create("nodeassignments", &object("NodeAssignment", "n1", json!({"podCIDRs": ["10.20.7.0/24"]})));
+    assert_eq!(operator.until("written", json!({"name": "n1"}))["after"], json!(["10.20.7.0/24"]));
+    installed.all_is_told();
+    assert_eq!(operator.end(), 0);
+    installed.every_right_is_used_and_none_is_missing();
+}
+
+#[test]
+fn in_multi_pool_it_needs_what_the_chart_gives() {
+    let cilium = CiliumInstallation { ipam: "multi-pool".into(), ..CiliumInstallation::default() };
+    let installed = Installed::new(&cilium, "--set writePaths.node=false --set writePaths.podIPPool=true");
+    installed.one_of_each(json!({"unattended": "destructive", "limits": {"disruptive": {"percent": 100}}}));
+    let operator = installed.operator();
+    operator.until("written", json!({"kind": "CiliumPodIPPool", "name": "a"}));
+    operator.until("written", json!({"kind": "CiliumNodeConfig"}));
+    // Pinned, which this mode does not know.
+    installed.server.nodes([in_rack("n9", "a")]);
+    installed.all_is_told();
+    let plane = &installed.server.plane;
+    let path = format!("{GROUP}/ippools/a");
+    let further =
+        json!({"spec": {"cidrs": ["10.20.0.0/16", "10.21.0.0/16"], "nodeSelector": {"matchLabels": {"rack": "b"}}}});
+    plane.patch(&path, &further).unwrap();
+    operator.until("written", json!({"kind": "CiliumPodIPPool", "name": "a"}));
+    operator.until("written", json!({"kind": "CiliumNodeConfig"}));
+    installed.create("ippools", &pool("b", "10.40.0.0/16", "b"));
+    plane.delete(&path).unwrap();
+    condition(&installed.server, "ippools/a", "Ready", "InUse");
+    // The pin lies in it.
+    plane.delete(&format!("{GROUP}/nodeassignments/n9")).unwrap();
+    operator.until("written", json!({"kind": "CiliumPodIPPool", "name": "a", "after": []}));
     assert_eq!(operator.end(), 0);
     installed.every_right_is_used_and_none_is_missing();
 }

@@ -20,7 +20,7 @@ use crate::cluster::{Cluster, Operation, Target, Write};
 use crate::custom::{CustomKind, EventKind, EventSubject, EventText, ObjectState, StoredObject, Told};
 use crate::desired::Documents;
 use crate::model::{Finding, NodeName, Severity};
-use crate::plan::{Overview, Target as Planned};
+use crate::plan::{Overview, PoolOverview, Target as Planned};
 use crate::run::{Loaded, News, Telemetry};
 
 /// Statuses are written no more often than this: a thousand nodes that join are one change of a pool.
@@ -254,7 +254,7 @@ impl Bulletin {
     }
 }
 
-/// Whether a pool that was deleted may go: a plan was made in which it gives nothing any more, and no node has a block of it.
+/// Whether a pool that was deleted may go: a plan was made in which it gives nothing any more, and no block of it is held or pinned.
 fn is_free(object: &StoredObject, state: &State, overview: &Overview) -> bool {
     if object.state == ObjectState::Present {
         return false;
@@ -263,7 +263,7 @@ fn is_free(object: &StoredObject, state: &State, overview: &Overview) -> bool {
     let planned = state.planned.files.iter().find(|file| file.path == path);
     let gives_nothing = planned.is_none_or(|file| Some(file) == object.document().as_ref());
     let pool = object.name.parse().ok().and_then(|name| overview.pools.get(&name));
-    gives_nothing && pool.is_none_or(|pool| pool.nodes == 0)
+    gives_nothing && pool.is_none_or(PoolOverview::is_unused)
 }
 
 fn subject(object: &StoredObject) -> EventSubject {
