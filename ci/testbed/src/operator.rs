@@ -56,6 +56,14 @@ impl ControllerManager {
         })
     }
 
+    /// The most memory that it has had so far, in MiB.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn peak_rss_mib(&self) -> Result<f64> {
+        self.server.peak_rss_mib()
+    }
+
     /// Where its output goes.
     #[must_use]
     pub fn log(&self) -> &Path {

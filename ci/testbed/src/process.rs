@@ -93,6 +93,22 @@ impl Server {
         Ok(())
     }
 
+    /// The most memory that it has had so far, in MiB.
+    pub(crate) fn peak_rss_mib(&self) -> Result<f64> {
+        let keeper = self.keeper.id();
+        let children = format!("/proc/{keeper}/task/{keeper}/children");
+        let listed = std::fs::read_to_string(&children).map_err(Error::file(&children))?;
+        let is_it =
+            |pid: &&str| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == self.program);
+        let unreadable = |what: &str| Error::unreadable(&children, what);
+        let pid = listed.split_whitespace().find(is_it).ok_or_else(|| unreadable("it does not run"))?;
+        let status = format!("/proc/{pid}/status");
+        let text = std::fs::read_to_string(&status).map_err(Error::file(&status))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        Ok(kib.ok_or_else(|| unreadable("no VmHWM"))? / 1024.0)
+    }
+
     /// Waits until `probe` says yes, and fails at once when the server ends.
     pub(crate) fn wait_ready(&mut self, limit: Duration, mut probe: impl FnMut() -> bool) -> Result<()> {
         let what = format!("{} to be ready", self.name);

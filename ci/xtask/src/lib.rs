@@ -8,6 +8,8 @@ pub mod cluster;
 pub mod fleet;
 pub mod line;
 pub mod node;
+pub mod objects;
 pub mod parallel;
 pub mod pools;
+pub mod running;
 pub mod tool;

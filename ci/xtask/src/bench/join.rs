@@ -2,17 +2,15 @@
 //! a cluster of a tenth of the size; and how long a file that is saved takes to act.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use anyhow::{Result, ensure};
+use serde_json::json;
 use testbed::ControlPlane;
 use xtask::line::Line;
 use xtask::pools::{Pools, pool};
+use xtask::running::Running;
 use xtask::tool::Tool;
 use xtask::{cluster, fleet, node};
 
@@ -26,8 +24,6 @@ const REPLAN_LIMIT_MS: f64 = 200.0;
 const JOINS: usize = 40;
 /// Files that are saved.
 const SAVES: usize = 9;
-/// Far longer than anything that comes at all.
-const AT_MOST: Duration = Duration::from_secs(120);
 
 #[derive(Default)]
 struct Measured {
@@ -64,71 +60,13 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// A `watch` that runs.
-struct Watching {
-    child: Child,
-    lines: Receiver<(Instant, Value)>,
-}
-
-impl Watching {
-    fn start(tool: &Tool, pools: &OsStr, plane: &ControlPlane) -> Result<Self> {
-        let [watch, kubeconfig, output, json] = ["watch", "--kubeconfig", "--output", "json"].map(OsStr::new);
-        let mut command: Command = tool.command();
-        command.args([watch, pools, kubeconfig, plane.kubeconfig().as_os_str(), output, json]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("watch does not start")?;
-        let stdout = BufReader::new(child.stdout.take().context("no standard output")?);
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let line = (Instant::now(), serde_json::from_str(&line).unwrap_or_default());
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { child, lines })
-    }
-
-    fn until(&self, event: &str, name: Option<&str>) -> Result<Instant> {
-        loop {
-            let (at, line) = self.lines.recv_timeout(AT_MOST).with_context(|| format!("no {event} of {name:?}"))?;
-            if line["event"] == event && name.is_none_or(|name| line["name"] == name) {
-                return Ok(at);
-            }
-        }
-    }
-
-    /// Processor time so far, user and system.
-    fn cpu_ms(&self) -> Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let (_, fields) = text.rsplit_once(')').context("no such process")?;
-        let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
-        // USER_HZ is 100 on every architecture that Linux is built for today.
-        Ok(f64::from(ticks) * 10.0)
-    }
-
-    fn peak_rss_mib(&self) -> Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib / 1024.0)
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
     let plane = cluster::start()?;
     let pools = Pools::racks()?;
     eprintln!("bench join: creating {nodes} Nodes and as many CiliumNodes");
     fleet::create_cilium_nodes(&plane, 0..nodes)?;
     fleet::create_nodes(&plane, 0..nodes)?;
-    let watching = Watching::start(tool, pools.path(), &plane)?;
+    let watching = Running::start(tool, &[OsStr::new("watch"), pools.path()], plane.kubeconfig())?;
     for _ in 0..nodes {
         watching.until("written", None)?;
     }
@@ -169,13 +107,7 @@ fn raw_patches(plane: &ControlPlane, first: usize, measured: &mut Measured) -> R
 }
 
 /// Nodes that wait for a pool, and a file that brings it.
-fn saves(
-    plane: &ControlPlane,
-    pools: &Pools,
-    watching: &Watching,
-    first: usize,
-    measured: &mut Measured,
-) -> Result<()> {
+fn saves(plane: &ControlPlane, pools: &Pools, watching: &Running, first: usize, measured: &mut Measured) -> Result<()> {
     for save in 0..SAVES {
         let index = first + save;
         let mut object = node::node(index);

@@ -11,6 +11,7 @@ mod claims;
 mod doctor;
 mod file;
 mod join;
+mod newcomers;
 mod ours;
 mod plan;
 mod process;
@@ -58,6 +59,8 @@ enum Verb {
     Doctor,
     /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000 nodes.
     Join,
+    /// Nodes that are created all at once while the operator runs, against kube-controller-manager's node-ipam-controller; 2,000 nodes.
+    Newcomers,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -95,6 +98,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
         Verb::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Verb::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
+        Verb::Newcomers => newcomers::run(tool, nodes.unwrap_or(newcomers::NODES)),
         Verb::All => {
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
@@ -103,7 +107,8 @@ fn run(arguments: &Arguments) -> Result<()> {
             file::run(tool, nodes.unwrap_or(file::NODES))?;
             alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
             claims::run(nodes.unwrap_or(claims::NODES))?;
-            join::run(tool, nodes.unwrap_or(join::NODES))
+            join::run(tool, nodes.unwrap_or(join::NODES))?;
+            newcomers::run(tool, nodes.unwrap_or(newcomers::NODES))
         }
         Verb::Timed(arguments) => timed::run(arguments),
         Verb::RawList { kubeconfig } => raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop),

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use super::companion;
 use crate::cargo;
 
-/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, properties, hostile, or all.
+/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, leader, soak, properties, hostile, or all.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The proof.
@@ -18,13 +18,14 @@ pub struct Arguments {
 
 /// All of them, as the suite runs them: fewer repetitions of those whose repetitions take long. The tests of the model check its
 /// smaller worlds; the large ones take many minutes.
-const IN_SUITE: [(&str, &[&str]); 8] = [
+const IN_SUITE: [(&str, &[&str]); 9] = [
     ("simulate", &["--seeds", "10000"]),
     ("appliers", &[]),
     ("kills", &["--times", "20"]),
     ("paused", &[]),
     ("restarts", &[]),
     ("rival", &[]),
+    ("leader", &["--nodes", "400"]),
     ("properties", &["--cases", "1000"]),
     ("hostile", &[]),
 ];

@@ -12,10 +12,12 @@ mod directories;
 mod gate;
 mod holdings;
 mod kills;
+mod leader;
 mod paused;
 mod prefix;
 mod restarts;
 mod rival;
+mod soak;
 mod trial;
 
 use std::path::PathBuf;
@@ -54,6 +56,10 @@ enum Verb {
     Restarts,
     /// kube-controller-manager gives blocks to the same nodes, unseen; 800 nodes.
     Rival,
+    /// SIGKILL for the operator that leads while many nodes join, and one that stands by; 2,000 nodes.
+    Leader,
+    /// `watch` for a long time while nodes, files and the API server come and go; 500 nodes.
+    Soak(soak::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +81,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Kills(arguments) => kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments),
         Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
         Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
+        Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES)),
+        Verb::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
         Verb::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),
     }
 }

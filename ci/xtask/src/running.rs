@@ -1,0 +1,115 @@
+//! A `watch` or an operator that runs, and the lines that it says.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::tool::Tool;
+
+/// Far longer than anything that comes at all.
+const AT_MOST: Duration = Duration::from_secs(120);
+
+/// One that runs. Dropping it kills it.
+pub struct Running {
+    child: Child,
+    lines: Receiver<(Instant, Value)>,
+}
+
+impl Running {
+    /// Starts it with these arguments, as this kubeconfig's user.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(tool: &Tool, arguments: &[&OsStr], kubeconfig: &Path) -> Result<Self> {
+        let [flag, output, json] = ["--kubeconfig", "--output", "json"].map(OsStr::new);
+        let mut command = tool.command();
+        command.args(arguments).args([flag, kubeconfig.as_os_str(), output, json]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().context("the tool does not start")?;
+        let stdout = BufReader::new(child.stdout.take().context("no standard output")?);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let line = (Instant::now(), serde_json::from_str(&line).unwrap_or_default());
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, lines })
+    }
+
+    /// An operator that answers machines on a free port.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn operator(tool: &Tool, kubeconfig: &Path) -> Result<Self> {
+        Self::start(tool, &["operator", "--listen", "127.0.0.1:0"].map(OsStr::new), kubeconfig)
+    }
+
+    /// Waits for the next line of this event, and of this object; tells when it came.
+    ///
+    /// # Errors
+    /// When there is none for long.
+    pub fn until(&self, event: &str, name: Option<&str>) -> Result<Instant> {
+        loop {
+            let (at, line) = self.lines.recv_timeout(AT_MOST).with_context(|| format!("no {event} of {name:?}"))?;
+            if line["event"] == event && name.is_none_or(|name| line["name"] == name) {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// The lines that came since this was asked last.
+    pub fn said(&self) -> impl Iterator<Item = Value> + '_ {
+        self.lines.try_iter().map(|(_, line)| line)
+    }
+
+    /// Processor time so far, user and system.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn cpu_ms(&self) -> Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let (_, fields) = text.rsplit_once(')').context("no such process")?;
+        let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
+        // USER_HZ is 100 on every architecture that Linux is built for today.
+        Ok(f64::from(ticks) * 10.0)
+    }
+
+    /// The memory that it has now, in MiB.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn rss_mib(&self) -> Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory that it has had so far, in MiB.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn peak_rss_mib(&self) -> Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &'static str) -> Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).context(field)?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
