@@ -19,7 +19,9 @@ cilium-ipam-install:
 cilium-ipam-upgrade:
 	$(HELM) upgrade --install cilium-ipam $(CHART) --namespace $(NAMESPACE) $(HELM_FLAGS)
 
-# IPPools and their definitions stay, and so does every block that a node has.
+# IPPools and their definitions stay, and so does every block that a node has. A pool that is deleted later waits for an operator that looks
+# whether it is in use; where none will come back, take the finalizer away:
+# kubectl patch ippools.cilium-ipam.io NAME --type merge --patch '{"metadata":{"finalizers":null}}'
 cilium-ipam-uninstall:
 	$(HELM) uninstall cilium-ipam --namespace $(NAMESPACE)
 

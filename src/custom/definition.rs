@@ -13,6 +13,9 @@ use crate::desired::json_schema;
 /// Longest text of a CIDR, range or address, in characters: two IPv6 addresses and what stands between them.
 const LONGEST_RANGE: u64 = 100;
 
+/// Longest name of an object (DNS subdomain, RFC 1123).
+const LONGEST_NAME: u64 = 253;
+
 /// Most CIDRs of a pool. The server estimates what a rule costs from it (`CELSchema` limits of Kubernetes 1.30 and later).
 const MOST_CIDRS: u64 = 64;
 
@@ -174,7 +177,7 @@ fn bounded(schema: &mut Value, name: &str) {
             fields.entry("maxItems").or_insert(json!(MOST_ENTRIES));
         }
         Some("string") if !fields.contains_key("enum") => {
-            let most = if name == "service" { 127 } else { LONGEST_RANGE.max(253) };
+            let most = if name == "service" { 127 } else { LONGEST_NAME };
             fields.entry("maxLength").or_insert(json!(most));
         }
         _ => {}
@@ -202,8 +205,10 @@ fn columns(kind: CustomKind) -> Value {
             column("CIDRs", "string", ".spec.cidrs"),
             column("Priority", "integer", ".spec.priority"),
             column("Nodes", "integer", ".status.nodes"),
-            column("Used", "string", ".status.blocks[*].used"),
-            column("Free", "string", ".status.blocks[*].free"),
+            column("Used", "integer", ".status.blocks[?(@.family=='IPv4')].used"),
+            column("Free", "integer", ".status.blocks[?(@.family=='IPv4')].free"),
+            column("Used6", "integer", ".status.blocks[?(@.family=='IPv6')].used"),
+            column("Free6", "integer", ".status.blocks[?(@.family=='IPv6')].free"),
             column("Disabled", "boolean", ".spec.disabled"),
         ],
         CustomKind::NodeAssignment => {

@@ -38,6 +38,8 @@ pub struct StoredObject {
     pub finalizers: Vec<String>,
     /// What is asked for.
     pub spec: Value,
+    /// The document that it is.
+    pub document: Option<SourceFile>,
     /// What was told of it last.
     pub status: Value,
 }
@@ -66,6 +68,27 @@ struct WrittenMetadata {
     finalizers: Vec<String>,
 }
 
+fn path(kind: CustomKind, name: &str) -> Arc<str> {
+    format!("{}/{name}", kind.resource()).into()
+}
+
+/// A pool that goes keeps what it gave and gives nothing new; a pin or a policy that goes asks for nothing any more.
+fn document(kind: CustomKind, name: &str, spec: &Value, state: ObjectState) -> Option<SourceFile> {
+    let mut spec = spec.clone();
+    match (state, kind) {
+        (ObjectState::Present, _) => {}
+        (ObjectState::Going, CustomKind::IpPool) => {
+            if let Some(fields) = spec.as_object_mut() {
+                fields.insert("disabled".to_owned(), json!(true));
+            }
+        }
+        (ObjectState::Going, _) => return None,
+    }
+    let object = json!({"apiVersion": API_VERSION, "kind": kind.as_str(), "metadata": {"name": name}, "spec": spec});
+    let text = serde_yaml::to_string(&object).unwrap_or_else(|_| object.to_string());
+    Some(SourceFile { path: path(kind, name), text: text.into() })
+}
+
 impl StoredObject {
     /// Reads an object.
     ///
@@ -76,35 +99,18 @@ impl StoredObject {
         let WrittenMetadata { name, uid, resource_version, generation, deletion_timestamp, finalizers } = metadata;
         let state = if deletion_timestamp.is_some() { ObjectState::Going } else { ObjectState::Present };
         let version = ObjectVersion { uid, resource_version };
-        Ok(StoredObject { kind, name, version, generation, state, finalizers, spec, status })
+        let document = document(kind, &name, &spec, state);
+        Ok(StoredObject { kind, name, version, generation, state, finalizers, spec, document, status })
     }
 
     /// The name of its document, as findings and plans give it.
     pub fn path(&self) -> Arc<str> {
-        format!("{}/{}", self.kind.resource(), self.name).into()
+        path(self.kind, &self.name)
     }
 
-    /// The document that it is. A pool that goes keeps what it gave and gives nothing new; a pin or a policy that goes asks for nothing
-    /// any more.
-    pub fn document(&self) -> Option<SourceFile> {
-        let mut spec = self.spec.clone();
-        match (self.state, self.kind) {
-            (ObjectState::Present, _) => {}
-            (ObjectState::Going, CustomKind::IpPool) => {
-                if let Some(fields) = spec.as_object_mut() {
-                    fields.insert("disabled".to_owned(), json!(true));
-                }
-            }
-            (ObjectState::Going, _) => return None,
-        }
-        let object = json!({
-            "apiVersion": API_VERSION,
-            "kind": self.kind.as_str(),
-            "metadata": {"name": self.name},
-            "spec": spec,
-        });
-        let text = serde_yaml::to_string(&object).unwrap_or_else(|_| object.to_string());
-        Some(SourceFile { path: self.path(), text: text.into() })
+    /// The document that it would be with another spec.
+    pub fn document_with(&self, spec: &Value) -> Option<SourceFile> {
+        document(self.kind, &self.name, spec, self.state)
     }
 
     /// Whether it lacks our finalizer and should have it.

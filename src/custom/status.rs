@@ -1,12 +1,15 @@
 //! What is told in the status of each object: whether it is in force, what became of it, and how full a pool is.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{CustomKind, ObjectState, StoredObject};
-use crate::desired::Documents;
+use crate::desired::SourceFile;
 use crate::model::{Finding, Severity};
 use crate::net::Family;
 use crate::plan::{BlockCounts, Overview, PoolOverview, Progress};
@@ -96,16 +99,25 @@ enum ConditionStatus {
 /// What statuses are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'t> {
-    /// The newest findings about the objects.
+    /// The newest documents that were read.
+    pub read: &'t Texts,
+    /// What is wrong with them.
     pub findings: &'t [Finding],
     /// The documents that are in force.
-    pub in_force: &'t Documents,
+    pub in_force: &'t Texts,
     /// The last plan, if there was one.
     pub overview: Option<&'t Overview>,
     /// Changes that wait for a person.
     pub waiting: usize,
     /// Now.
     pub at: Timestamp,
+}
+
+/// Documents by their paths.
+pub type Texts = BTreeMap<Arc<str>, Arc<str>>;
+
+fn has(texts: &Texts, document: &SourceFile) -> bool {
+    texts.get(&document.path) == Some(&document.text)
 }
 
 /// A condition before it is known since when.
@@ -121,8 +133,11 @@ fn saying(about: &'static str, status: ConditionStatus, reason: &'static str, me
 }
 
 impl Told<'_> {
-    /// The status of an object, if it is another one than it has.
+    /// The status of an object, if it is another one than it has. Of an object that was not read yet nothing new is told.
     pub fn new_status(&self, object: &StoredObject) -> Option<Value> {
+        if object.document.as_ref().is_some_and(|document| !has(self.read, document)) {
+            return None;
+        }
         let status = self.status(object);
         (status != object.status).then_some(status)
     }
@@ -161,12 +176,13 @@ impl Told<'_> {
             let message: Vec<String> = own.iter().map(|one| format!("{}: {}", one.message, one.help)).collect();
             return saying("Ready", ConditionStatus::False, "Invalid", message.join("; "));
         }
-        let is_in_force = object.document().is_none_or(|document| self.in_force.files.contains(&document));
+        let is_in_force = object.document.as_ref().is_none_or(|document| has(self.in_force, document));
         match (is_in_force, errors().next()) {
             (true, _) => self.in_force(object),
             (false, Some(fault)) => {
-                let file = fault.origin.as_ref().map_or("another object", |origin| &origin.file);
-                let message = format!("{file} has faults, and nothing new is in force until they are mended");
+                let file = fault.origin.as_ref().map(|origin| format!("{} has faults", origin.file));
+                let what = file.unwrap_or_else(|| fault.message.clone());
+                let message = format!("{what}, and nothing new is in force until that is mended");
                 saying("Ready", ConditionStatus::False, "OthersInvalid", message)
             }
             (false, None) => saying("Ready", ConditionStatus::Unknown, "Pending", "it was not read yet"),

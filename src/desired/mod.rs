@@ -63,10 +63,22 @@ pub struct Desired {
     pub pins: BTreeMap<NodeName, Pin>,
     /// The pools of LoadBalancer addresses.
     pub address_pools: BTreeMap<AddressPoolName, WantedAddressPool>,
+    /// Whether those are all that should be there.
+    pub address_pools_asked: AddressPoolsAsked,
     /// The pins of LoadBalancer addresses.
     pub service_pins: BTreeMap<ServiceName, ServicePin>,
     /// The policy, or its defaults.
     pub policy: Policy,
+}
+
+/// Whether it can be told from what is asked for which pools of LoadBalancer addresses should be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressPoolsAsked {
+    /// Those, and none besides.
+    #[default]
+    All,
+    /// Custom resources of ours say nothing of them: they are in the cluster themselves.
+    Elsewhere,
 }
 
 /// A pool of LoadBalancer addresses that should be there.

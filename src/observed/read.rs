@@ -53,7 +53,12 @@ pub struct ReadError {
 impl ReadError {
     /// An object of that kind could not be read from this text.
     pub fn new(kind: ObservedKind, json: &str, why: &dyn std::error::Error) -> ReadError {
-        ReadError { resource: kind.resource(), name: name_of(json), why: why.to_string() }
+        ReadError::of(kind.resource(), json, why)
+    }
+
+    /// The same for a kind that no plan reads.
+    pub fn of(resource: &'static str, json: &str, why: &dyn std::error::Error) -> ReadError {
+        ReadError { resource, name: name_of(json), why: why.to_string() }
     }
 }
 

@@ -26,7 +26,7 @@ pub use telemetry::{Server, Telemetry};
 pub use watch::{Directory, News, OnNews, Planned, Source, Waiting, Watch, watch};
 
 /// What a directory asks for, with everything that is wrong with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// The files, for diagnostics that show them.
     pub documents: Documents,

@@ -84,6 +84,11 @@ impl Installed {
         condition(&self.server, "nodeassignments/n9", "Ready", "InForce");
         condition(&self.server, "serviceassignments/web", "Ready", "InForce");
         condition(&self.server, "policies/default", "Ready", "InForce");
+        // Where an object vanishes, it looks whether the definition stays.
+        self.create("nodeassignments", &object("NodeAssignment", "n8", json!({"podCIDRs": ["10.20.8.0/24"]})));
+        self.server.plane.delete(&format!("{GROUP}/nodeassignments/n8")).unwrap();
+        let looks = |request: &Right| request.verb == "get" && request.resource == "customresourcedefinitions";
+        until("it looks for the definition", || self.requests().iter().any(looks));
         until("an Event is there", || !self.server.plane.list("/api/v1/namespaces/default/events").unwrap().is_empty());
     }
 

@@ -25,7 +25,7 @@ fn install_definitions(server: &Server) {
     });
 }
 
-fn operator(server: &Server) -> Running {
+fn operator_of(server: &Server) -> Running {
     Running::start(server.folder.path(), server.plane.kubeconfig(), &["operator", "--listen", "127.0.0.1:0"])
 }
 
@@ -133,7 +133,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
     let server = server();
     let pools = format!("{GROUP}/ippools");
     server.plane.create(&pools, &pool("a", "10.20.0.0/23", "a")).unwrap();
-    let operator = operator(&server);
+    let operator = operator_of(&server);
     let address = operator.address();
     operator.until("leads", json!({}));
     server.nodes([in_rack("n1", "a")]);
@@ -195,7 +195,7 @@ fn a_pool_in_use_is_not_lost() {
     let server = server();
     let pools = format!("{GROUP}/ippools");
     server.plane.create(&pools, &pool("a", "10.20.0.0/16", "a")).unwrap();
-    let operator = operator(&server);
+    let operator = operator_of(&server);
     server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
     condition(&server, "ippools/a", "Ready", "InForce");
@@ -210,12 +210,38 @@ fn a_pool_in_use_is_not_lost() {
 }
 
 #[test]
+fn a_pool_with_faults_that_was_deleted_keeps_what_it_gave() {
+    let server = server();
+    let pools = format!("{GROUP}/ippools");
+    server.plane.create(&pools, &pool("a", "10.20.0.0/16", "a")).unwrap();
+    let operator = operator_of(&server);
+    server.nodes([in_rack("n1", "a")]);
+    operator.written("n1");
+    server.plane.patch(&format!("{pools}/a"), &json!({"spec": {"reserved": ["10.20.0.0-10.20"]}})).unwrap();
+    condition(&server, "ippools/a", "Ready", "Invalid");
+    server.plane.delete(&format!("{pools}/a")).unwrap();
+    server.plane.create(&pools, &object("IPPool", "b", json!({"cidrs": ["10.40.0.0/16"], "blockSize": 24}))).unwrap();
+    condition(&server, "ippools/b", "Ready", "InForce");
+    server.nodes([in_rack("n2", "a")]);
+    assert_eq!(operator.written("n2"), json!(["10.40.0.0/24"]), "it is in nobody's way");
+    server.plane.get(&format!("{pools}/a")).unwrap();
+    // One that was never in force has given nothing.
+    let never = object("IPPool", "never", json!({"cidrs": ["10.50.0.0/16"], "blockSize": 8}));
+    server.plane.create(&pools, &never).unwrap();
+    condition(&server, "ippools/never", "Ready", "Invalid");
+    server.plane.delete(&format!("{pools}/never")).unwrap();
+    until("it is gone", || server.plane.get(&format!("{pools}/never")).is_err());
+    server.plane.delete("/api/v1/nodes/n1").unwrap();
+    until("it is gone, too", || server.plane.get(&format!("{pools}/a")).is_err());
+}
+
+#[test]
 fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     let mut server = server();
     server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
-    let first = operator(&server);
+    let first = operator_of(&server);
     first.until("leads", json!({}));
-    let second = operator(&server);
+    let second = operator_of(&server);
     let address = second.address();
     second.until("stands-by", json!({}));
     until("who stands by is ready, too", || http_get(&address, "/readyz").0 == 200);
@@ -235,7 +261,7 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     assert_eq!(second.written("n3"), json!(["10.20.2.0/24"]));
 
     // One that ends by itself lets the next one lead at once.
-    let third = operator(&server);
+    let third = operator_of(&server);
     third.until("stands-by", json!({}));
     assert_eq!(second.end(), 0);
     third.until("leads", json!({}));
@@ -247,15 +273,19 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
 #[test]
 fn definitions_that_come_late_or_go_never_mean_that_nothing_is_asked_for() {
     let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
-    let operator = operator(&server);
+    let operator = operator_of(&server);
     operator
         .until("invalid", json!({"rules": ["objects-unread", "objects-unread", "objects-unread", "objects-unread"]}));
     install_definitions(&server);
     server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
     server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
+    let policy = object("Policy", "default", json!({"excluded": ["10.20.1.0/24"]}));
+    server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
+    condition(&server, "policies/default", "Ready", "InForce");
+    // It takes its objects away first.
     server.plane.delete(&format!("{DEFINITIONS}/policies.cilium-ipam.io")).unwrap();
     operator.until("invalid", json!({"rules": ["objects-unread"]}));
     server.nodes([in_rack("n2", "a")]);
-    assert_eq!(operator.written("n2"), json!(["10.20.1.0/24"]), "the last good ones stay in force");
+    assert_eq!(operator.written("n2"), json!(["10.20.2.0/24"]), "the last good ones stay in force");
 }

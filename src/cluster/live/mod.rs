@@ -41,6 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub use self::connection::Connection;
+pub use self::custom::Defined;
 
 /// A live cluster.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{LbPlan, blocked, hidden};
 use crate::claims::Claims;
-use crate::desired::{Desired, WantedAddressPool};
+use crate::desired::{AddressPoolsAsked, Desired, WantedAddressPool};
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, LbRules, Translation};
 use crate::model::{AddressPoolName, Hazard, OWNER_LABEL, ObjectVersion};
 use crate::net::{Range, RangeIndex};
@@ -28,7 +28,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
             }
         }
     }
-    for seen in observed.address_pools.values().filter(|seen| seen.is_ours()) {
+    let is_asked_here = desired.address_pools_asked == AddressPoolsAsked::All;
+    for seen in observed.address_pools.values().filter(|seen| is_asked_here && seen.is_ours()) {
         let Ok(name) = seen.name.parse::<AddressPoolName>() else { continue };
         if desired.address_pools.contains_key(&name) {
             continue;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -17,10 +17,10 @@ use super::objects::Objects;
 use crate::apply::Outcome;
 use crate::cluster::live::LiveCluster;
 use crate::cluster::{Cluster, Operation, Target, Write};
-use crate::custom::{CustomKind, EventKind, EventSubject, EventText, ObjectState, StoredObject, Told};
-use crate::desired::Documents;
-use crate::model::{Finding, NodeName, Severity};
-use crate::plan::{Overview, PoolOverview, Target as Planned};
+use crate::custom::{CustomKind, EventKind, EventSubject, EventText, ObjectState, StoredObject, Texts, Told};
+use crate::desired::PoolState;
+use crate::model::{Finding, NodeName, PoolName, Severity};
+use crate::plan::{Overview, Target as Planned};
 use crate::run::{Loaded, News, Telemetry};
 
 /// Statuses are written no more often than this: a thousand nodes that join are one change of a pool.
@@ -29,8 +29,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// They are looked at again after this time without a sign, for what could not be written.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Between two Events: they must not be in the way of blocks.
-const BETWEEN_EVENTS: Duration = Duration::from_millis(20);
+/// Between two Events.
+const BETWEEN_EVENTS: Duration = Duration::from_millis(50);
+
+/// They wait while blocks are written, and a moment longer: more nodes may join.
+const LULL: Duration = Duration::from_millis(500);
+
+/// No Event waits for longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Events that wait; those beyond it are not written.
 const EVENTS: usize = 2_048;
@@ -45,6 +51,13 @@ pub(super) enum Voice {
     IsSilent,
 }
 
+/// Whether an Event will be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queued {
+    Yes,
+    No,
+}
+
 /// What is told, and who hears of the news for it.
 #[derive(Debug)]
 pub(super) struct Bulletin {
@@ -54,15 +67,19 @@ pub(super) struct Bulletin {
     state: Mutex<State>,
     speaks: AtomicBool,
     stirred: Notify,
+    /// When blocks were written last.
+    written: Mutex<Instant>,
     events: mpsc::Sender<EventText>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// What was read last, and what is wrong with it.
+    read: Texts,
     findings: Vec<Finding>,
-    in_force: Documents,
-    /// What the last whole plan was made from.
-    planned: Documents,
+    in_force: Texts,
+    /// The pools of the last whole plan of this term.
+    planned: Option<BTreeMap<PoolName, PoolState>>,
     waiting: usize,
     /// Nodes that were told of as blocked, with the reason.
     blocked: BTreeMap<NodeName, String>,
@@ -78,10 +95,13 @@ impl Bulletin {
     ) -> (Bulletin, mpsc::Receiver<EventText>) {
         let (events, receiver) = mpsc::channel(EVENTS);
         let (state, speaks, stirred) = (Mutex::default(), AtomicBool::new(false), Notify::new());
-        (Bulletin { objects, telemetry, identity, state, speaks, stirred, events }, receiver)
+        let written = Mutex::new(Instant::now());
+        (Bulletin { objects, telemetry, identity, state, speaks, stirred, written, events }, receiver)
     }
 
+    /// What was known of another term may be old.
     pub(super) fn give(&self, voice: Voice) {
+        *self.lock() = State::default();
         self.speaks.store(voice == Voice::Speaks, Ordering::Relaxed);
         self.stirred.notify_one();
     }
@@ -92,16 +112,19 @@ impl Bulletin {
             News::InForce(loaded) => {
                 let mut state = self.lock();
                 state.findings.clone_from(&loaded.findings);
-                state.in_force = loaded.documents.clone();
+                state.in_force = texts(loaded);
+                state.read = state.in_force.clone();
             }
             News::Invalid(loaded) => self.invalid(loaded),
             News::Planned(planned) => {
-                self.lock().planned = planned.loaded.documents.clone();
+                let pools = planned.loaded.desired.pools.values();
+                self.lock().planned = Some(pools.map(|pool| (pool.name.clone(), pool.state)).collect());
                 self.blocked(planned.plan, planned.observed);
                 self.exhausted();
             }
             News::Waiting(waiting) => self.lock().waiting = waiting.for_a_person.len(),
             News::Finished { change, outcome: Outcome::Applied, .. } => {
+                *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 if let Some(change) = change.as_node() {
                     let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
                     let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
@@ -116,7 +139,11 @@ impl Bulletin {
     }
 
     fn invalid(&self, loaded: &Loaded) {
-        self.lock().findings.clone_from(&loaded.findings);
+        {
+            let mut state = self.lock();
+            state.findings.clone_from(&loaded.findings);
+            state.read = texts(loaded);
+        }
         let errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
         let objects = self.objects.all();
         for finding in errors {
@@ -134,12 +161,12 @@ impl Bulletin {
             let Planned::Node(node) = &blocked.target else { continue };
             let Some(seen) = observed.nodes.get(node) else { continue };
             let reason = blocked.reason.to_string();
-            if self.lock().blocked.get(node) != Some(&reason) {
-                let message = format!("{reason}; {}", blocked.reason.unblock());
-                let about = EventSubject::node(node.as_str(), &seen.uid);
-                self.event(about, EventKind::Warning, "PodCIDRBlocked", message);
+            let is_told = self.lock().blocked.get(node) == Some(&reason);
+            let message = format!("{reason}; {}", blocked.reason.unblock());
+            let about = EventSubject::node(node.as_str(), &seen.uid);
+            if is_told || self.event(about, EventKind::Warning, "PodCIDRBlocked", message) == Queued::Yes {
+                now.insert(node.clone(), reason);
             }
-            now.insert(node.clone(), reason);
         }
         self.lock().blocked = now;
     }
@@ -147,21 +174,27 @@ impl Bulletin {
     fn exhausted(&self) {
         let Some(overview) = self.telemetry.overview() else { return };
         let mut now = BTreeSet::new();
+        let told = self.lock().exhausted.clone();
         for (name, pool) in &overview.pools {
             let Some(why) = &pool.exhausted else { continue };
-            now.insert(name.to_string());
-            let is_told = self.lock().exhausted.contains(name.as_str());
-            let of_pool = |one: &&StoredObject| one.kind == CustomKind::IpPool && one.name == name.as_str();
-            if let Some(object) = self.objects.all().iter().find(of_pool).filter(|_| !is_told) {
-                self.event(subject(object), EventKind::Warning, "Exhausted", why.clone());
+            let of_pool = |one: &&Arc<StoredObject>| one.kind == CustomKind::IpPool && one.name == name.as_str();
+            let is_told = told.contains(name.as_str())
+                || self.objects.all().iter().find(of_pool).is_some_and(|object| {
+                    self.event(subject(object), EventKind::Warning, "Exhausted", why.clone()) == Queued::Yes
+                });
+            if is_told {
+                now.insert(name.to_string());
             }
         }
         self.lock().exhausted = now;
     }
 
-    fn event(&self, about: EventSubject, kind: EventKind, reason: &'static str, message: String) {
-        // Events are a courtesy: with too many of them, some are not told.
-        let _ = self.events.try_send(EventText { about, kind, reason, message });
+    /// Events are a courtesy: with too many of them, some are not told.
+    fn event(&self, about: EventSubject, kind: EventKind, reason: &'static str, message: String) -> Queued {
+        match self.events.try_send(EventText { about, kind, reason, message }) {
+            Ok(()) => Queued::Yes,
+            Err(_) => Queued::No,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -172,10 +205,20 @@ impl Bulletin {
         self.speaks.load(Ordering::Relaxed)
     }
 
+    /// How long it must stay quiet before Events are written.
+    fn lull(&self) -> Option<Duration> {
+        let since = self.written.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        LULL.checked_sub(since).filter(|left| !left.is_zero())
+    }
+
     /// Writes Events, for as long as it is polled.
     pub(super) async fn keep_events(&self, cluster: &LiveCluster, mut events: mpsc::Receiver<EventText>) -> Infallible {
         loop {
             let Some(event) = events.recv().await else { return std::future::pending().await };
+            let began = Instant::now();
+            while let Some(left) = self.lull().filter(|_| began.elapsed() < LONGEST_WAIT) {
+                sleep(left).await;
+            }
             if self.speaks() {
                 let operation = Operation::Create(event.object(&self.identity, cluster.now()));
                 let _ = cluster.write(&Write { target: Target::Event, operation }).await;
@@ -194,7 +237,7 @@ impl Bulletin {
                 () = self.stirred.notified() => {}
                 () = sleep(AGAIN) => {}
             }
-            if self.objects.is_read() {
+            if self.objects.are_read() {
                 self.telemetry.ready();
             }
             if self.speaks() {
@@ -207,7 +250,9 @@ impl Bulletin {
     async fn write_all(&self, cluster: &LiveCluster, written: &mut BTreeMap<(CustomKind, String), String>) {
         let objects = self.objects.all();
         let overview = self.telemetry.overview();
-        let mut writes: Vec<(StoredObject, Write)> = Vec::new();
+        let keys: BTreeSet<_> = objects.iter().map(|object| (object.kind, object.name.clone())).collect();
+        written.retain(|key, _| keys.contains(key));
+        let mut writes: Vec<(Arc<StoredObject>, Write)> = Vec::new();
         for object in objects {
             let key = (object.kind, object.name.clone());
             if written.get(&key) == Some(&object.version.resource_version) {
@@ -221,11 +266,14 @@ impl Bulletin {
         let mut waiting = writes.iter();
         let mut under_way = FuturesUnordered::new();
         loop {
-            for (object, write) in waiting.by_ref().take(PARALLELISM.saturating_sub(under_way.len())) {
+            let free = if self.speaks() { PARALLELISM.saturating_sub(under_way.len()) } else { 0 };
+            for (object, write) in waiting.by_ref().take(free) {
                 under_way.push(async move { (object, cluster.write(write).await) });
             }
             let Some((object, answer)) = under_way.next().await else { return };
-            if answer.is_ok() {
+            // One that changed nothing does not come back.
+            let is_new = |version: &str| version != object.version.resource_version;
+            if answer.is_ok_and(|answer| is_new(&answer.version.resource_version)) {
                 written.insert((object.kind, object.name.clone()), object.version.resource_version.clone());
             }
         }
@@ -244,28 +292,32 @@ impl Bulletin {
         if object.lacks_finalizer() {
             return Some(finalizers(object.finalizers_with_ours()));
         }
-        if object.is_held_by_us() && overview.is_some_and(|overview| is_free(object, &state, overview)) {
+        if object.is_held_by_us() && overview.is_some_and(|overview| self.is_free(object, &state, overview)) {
             return Some(finalizers(object.finalizers_without_ours()));
         }
-        let State { findings, in_force, waiting, .. } = &*state;
-        let status = Told { findings, in_force, overview, waiting: *waiting, at }.new_status(object)?;
+        let State { read, findings, in_force, waiting, .. } = &*state;
+        let status = Told { read, findings, in_force, overview, waiting: *waiting, at }.new_status(object)?;
         let target = Target::Status(object.kind, object.name.clone());
         Some(Write { target, operation: Operation::Patch(json!({"metadata": guard, "status": status})) })
     }
-}
 
-/// Whether a pool that was deleted may go: a plan was made in which it gives nothing any more, and no block of it is held or pinned.
-fn is_free(object: &StoredObject, state: &State, overview: &Overview) -> bool {
-    if object.state == ObjectState::Present {
-        return false;
+    /// Whether a pool that was deleted may go: a plan of this term was made in which it gives nothing any more, and no block of it is held or
+    /// pinned. One that was never in force has given nothing.
+    fn is_free(&self, object: &StoredObject, state: &State, overview: &Overview) -> bool {
+        let Some(planned) = state.planned.as_ref().filter(|_| object.state == ObjectState::Going) else { return false };
+        let Ok(name) = object.name.parse::<PoolName>() else { return true };
+        match (planned.get(&name), overview.pools.get(&name)) {
+            (Some(PoolState::Disabled), Some(pool)) => pool.is_unused(),
+            (None, None) => self.objects.is_left_out(object),
+            _ => false,
+        }
     }
-    let path = object.path();
-    let planned = state.planned.files.iter().find(|file| file.path == path);
-    let gives_nothing = planned.is_none_or(|file| Some(file) == object.document().as_ref());
-    let pool = object.name.parse().ok().and_then(|name| overview.pools.get(&name));
-    gives_nothing && pool.is_none_or(PoolOverview::is_unused)
 }
 
 fn subject(object: &StoredObject) -> EventSubject {
     EventSubject::custom(object.kind, &object.name, &object.version.uid)
+}
+
+fn texts(loaded: &Loaded) -> Texts {
+    loaded.documents.files.iter().map(|file| (file.path.clone(), file.text.clone())).collect()
 }

@@ -3,6 +3,7 @@
 //!
 //! How long another one's sign of life is good for is measured by our own clock from the moment when we saw it, never by comparing clocks.
 
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
@@ -20,6 +21,9 @@ const RENEW: Duration = Duration::from_secs(2);
 /// Without a sign of life that went through for so long, we lead no more; somebody else may from the end of the Lease on.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
+/// How long an answer is waited for.
+const ANSWER: Duration = Duration::from_secs(2);
+
 /// How often those who stand by look.
 const POLL: Duration = Duration::from_secs(1);
 
@@ -35,6 +39,8 @@ pub(super) struct Candidate<'c, C> {
 pub(super) struct Leadership {
     version: ObjectVersion,
     since: jiff::Timestamp,
+    /// When the last sign of life was sent that went through.
+    renewed: Instant,
 }
 
 /// Who was seen leading, and since when by our clock.
@@ -74,7 +80,7 @@ impl<'c, C: Cluster> Candidate<'c, C> {
     }
 
     async fn attempt(&self, rival: &mut Option<Rival>) -> Result<Option<Leadership>, ClusterError> {
-        let record = match self.cluster.lock(LeaseName::Leader).await? {
+        let record = match in_time(self.cluster.lock(LeaseName::Leader)).await?? {
             LockSeen::Record(record) => Some(*record),
             LockSeen::Absent => None,
             LockSeen::Hidden(why) => return Err(ClusterError::Unreachable(why)),
@@ -94,8 +100,9 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         }
         let since = self.cluster.now();
         let write = Write::take_lock(LeaseName::Leader, &self.record(since), version.as_ref());
-        match self.cluster.write(&write).await {
-            Ok(written) => Ok(Some(Leadership { version: written.version, since })),
+        let sent = Instant::now();
+        match in_time(self.cluster.write(&write)).await? {
+            Ok(written) => Ok(Some(Leadership { version: written.version, since, renewed: sent })),
             Err(WriteError::Superseded(_)) => Ok(None),
             Err(error) => Err(ClusterError::Unreachable(error.to_string())),
         }
@@ -103,16 +110,16 @@ impl<'c, C: Cluster> Candidate<'c, C> {
 
     /// Gives signs of life until the Lease is lost.
     pub(super) async fn lead(&self, leadership: &mut Leadership) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < GIVE_UP {
+        while leadership.renewed.elapsed() < GIVE_UP {
             sleep(RENEW).await;
+            let sent = Instant::now();
             let record = self.record(leadership.since);
             let write = Write::take_lock(LeaseName::Leader, &record, Some(&leadership.version));
-            let left = GIVE_UP.saturating_sub(renewed.elapsed());
+            let left = GIVE_UP.saturating_sub(leadership.renewed.elapsed());
             match timeout(left, self.cluster.write(&write)).await {
                 Ok(Ok(written)) => {
                     leadership.version = written.version;
-                    renewed = Instant::now();
+                    leadership.renewed = sent;
                 }
                 // Somebody took it, or an answer of ours was lost.
                 Ok(Err(WriteError::Superseded(_))) => match timeout(left, self.cluster.lock(LeaseName::Leader)).await {
@@ -127,11 +134,14 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         }
     }
 
-    /// Lets somebody else lead at once.
-    pub(super) async fn resign(&self, leadership: &Leadership) {
-        let write = Write::give_lock_back(LeaseName::Leader, &leadership.version);
-        // What cannot be given back grows old.
-        let _ = timeout(RENEW, self.cluster.write(&write)).await;
+    /// Lets somebody else lead at once. Read again before: a renewal may have been under way. What cannot be given back grows old.
+    pub(super) async fn resign(&self) {
+        if let Ok(Ok(LockSeen::Record(record))) = in_time(self.cluster.lock(LeaseName::Leader)).await
+            && record.holder == self.identity
+        {
+            let write = Write::give_lock_back(LeaseName::Leader, &record.version);
+            let _ = in_time(self.cluster.write(&write)).await;
+        }
     }
 
     fn record(&self, since: jiff::Timestamp) -> LockRecord {
@@ -144,6 +154,12 @@ impl<'c, C: Cluster> Candidate<'c, C> {
             version: ObjectVersion::default(),
         }
     }
+}
+
+/// A server that does not answer keeps nobody from asking again.
+async fn in_time<T>(asked: impl Future<Output = T>) -> Result<T, ClusterError> {
+    let late = |_| ClusterError::Unreachable(format!("no answer within {} s", ANSWER.as_secs()));
+    timeout(ANSWER, asked).await.map_err(late)
 }
 
 fn duration(record: &LockRecord) -> Duration {

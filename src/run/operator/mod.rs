@@ -51,6 +51,7 @@ pub async fn operate(operator: Operator, ending: impl Future<Output = ()> + Send
     let ending = std::pin::pin!(ending);
     tokio::select! {
         never = objects.keep(cluster) => match never {},
+        never = objects.keep_reading(cluster) => match never {},
         never = server.serve(telemetry) => match never {},
         never = bulletin.keep_statuses(cluster) => match never {},
         never = bulletin.keep_events(cluster, events) => match never {},
@@ -85,6 +86,7 @@ async fn terms(
         let lost = Notify::new();
         let leading = async {
             candidate.lead(&mut leadership).await;
+            bulletin.give(Voice::IsSilent);
             lost.notify_one();
             std::future::pending::<Infallible>().await
         };
@@ -94,7 +96,7 @@ async fn terms(
         };
         bulletin.give(Voice::IsSilent);
         if next == Next::Ends {
-            candidate.resign(&leadership).await;
+            candidate.resign().await;
             return;
         }
         hear(News::StandsBy("lost the Lease"));
@@ -134,12 +136,23 @@ async fn term(
     next
 }
 
-/// The first objects without faults. Before them nothing is known of what should be, and nothing is done.
+/// The last objects without faults, from before this term if need be. Before there were any, nothing is known of what should be, and
+/// nothing is done.
 async fn first(objects: &Objects, source: &mut ObjectSource, hear: &mut OnNews<'_>) -> Loaded {
-    let mut loaded = if objects.is_read() { objects.load() } else { source.next().await };
-    while loaded.has_errors() {
-        hear(News::Invalid(&loaded));
-        loaded = source.next().await;
+    let mut told = None;
+    loop {
+        let (good, faulty) = objects.good();
+        if let Some(good) = good {
+            if faulty.is_some() {
+                // So that it is told.
+                objects.tell_again();
+            }
+            return good;
+        }
+        if let Some(faulty) = faulty.filter(|faulty| told.as_ref() != Some(&faulty.findings)) {
+            hear(News::Invalid(&faulty));
+            told = Some(faulty.findings);
+        }
+        source.next().await;
     }
-    loaded
 }

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::live::LiveCluster;
+use crate::cluster::live::{Defined, LiveCluster};
 use crate::cluster::{ClusterError, Following, Notice, Seen};
 use crate::custom::{CustomKind, ObjectState, StoredObject};
-use crate::desired::Documents;
+use crate::desired::{AddressPoolsAsked, Documents};
 use crate::model::{Finding, Rule, Severity};
 use crate::run::{Loaded, Source, understand};
 
@@ -30,6 +30,9 @@ const QUIET: Duration = Duration::from_millis(50);
 /// They are looked at all the same when it does not become quiet for so long.
 const UNREST: Duration = Duration::from_secs(2);
 
+/// Without a sign nothing is read.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 type Key = (CustomKind, String);
 
 /// What is known of them.
@@ -38,22 +41,34 @@ pub(super) struct Objects {
     state: Mutex<State>,
     /// What is asked for has changed.
     asked: Notify,
+    /// It was read and checked anew.
+    read: Notify,
     /// Anything has changed.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    objects: BTreeMap<Key, StoredObject>,
+    objects: BTreeMap<Key, Arc<StoredObject>>,
     /// Kinds that were read at least once.
     read: BTreeSet<CustomKind>,
     /// Why a kind cannot be read at the moment.
     trouble: BTreeMap<CustomKind, String>,
+    /// Kinds of which objects vanished, and of which it is not known that their definition stays, with the reason why not.
+    vanished: BTreeMap<CustomKind, String>,
+    /// What was read last.
+    newest: Option<Loaded>,
+    /// The last that had no faults; it outlives leadership.
+    good: Option<Loaded>,
+    /// Specs of pools as they were in force last.
+    good_specs: BTreeMap<String, Value>,
+    /// Pools that were deleted with faults and were never in force.
+    left_out: BTreeSet<String>,
 }
 
 impl Objects {
     pub(super) fn new() -> Objects {
-        Objects { state: Mutex::default(), asked: Notify::new(), changed: Notify::new() }
+        Objects { state: Mutex::default(), asked: Notify::new(), read: Notify::new(), changed: Notify::new() }
     }
 
     /// Keeps them in step, for as long as it is polled.
@@ -93,9 +108,10 @@ impl Objects {
             Seen::Hidden(why) => return Err(why),
         }
         let mut from = list.version;
-        self.replace(kind, &list.objects);
+        self.replace(kind, &list.objects)?;
         loop {
             let mut at = from;
+            let mut unreadable = None;
             let mut hear = |notice: Notice<'_>| {
                 let (Notice::Changed(object) | Notice::Gone(object)) = notice else {
                     if let Notice::Reached(version) = notice {
@@ -105,10 +121,16 @@ impl Objects {
                 };
                 let version = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
                 at = at.max(version.unwrap_or(0));
-                self.hear(kind, notice);
+                if let Err(why) = self.hear(kind, notice) {
+                    unreadable = Some(why);
+                }
             };
             let began = Instant::now();
-            match cluster.follow_custom(kind, from, &mut hear).await.map_err(text)? {
+            let following = cluster.follow_custom(kind, from, &mut hear).await.map_err(text)?;
+            if let Some(why) = unreadable {
+                return Err(why);
+            }
+            match following {
                 Following::Closed if began.elapsed() >= FIRST_PAUSE => {}
                 Following::Closed => sleep(FIRST_PAUSE).await,
                 // What was heard so far may be old, but it was true once: it stays in force until the next list.
@@ -118,43 +140,46 @@ impl Objects {
         }
     }
 
-    fn replace(&self, kind: CustomKind, objects: &[Value]) {
+    fn replace(&self, kind: CustomKind, objects: &[Value]) -> Result<(), String> {
+        let read = |object| StoredObject::read(kind, object).map_err(|error| error.to_string());
+        let objects: Vec<StoredObject> = objects.iter().map(read).collect::<Result<_, String>>()?;
         let mut state = self.lock();
         state.trouble.remove(&kind);
         state.read.insert(kind);
         state.objects.retain(|(of, _), _| *of != kind);
-        let read = objects.iter().filter_map(|object| StoredObject::read(kind, object).ok());
-        state.objects.extend(read.map(|object| ((kind, object.name.clone()), object)));
+        state.objects.extend(objects.into_iter().map(|object| ((kind, object.name.clone()), Arc::new(object))));
         drop(state);
         self.asked.notify_one();
         self.changed.notify_one();
+        Ok(())
     }
 
-    fn hear(&self, kind: CustomKind, notice: Notice<'_>) {
+    /// What cannot be read is an error: it is there all the same.
+    fn hear(&self, kind: CustomKind, notice: Notice<'_>) -> Result<(), String> {
+        let (Notice::Changed(object) | Notice::Gone(object)) = notice else { return Ok(()) };
+        let object = StoredObject::read(kind, object).map_err(|error| error.to_string())?;
+        let key = (kind, object.name.clone());
         let mut state = self.lock();
-        let asks_for_something_else = match notice {
-            Notice::Changed(object) => {
-                let Ok(object) = StoredObject::read(kind, object) else { return };
-                let document = object.document();
-                let old = state.objects.insert((kind, object.name.clone()), object);
-                old.and_then(|old| old.document()) != document
-            }
-            Notice::Gone(object) => {
-                let Ok(object) = StoredObject::read(kind, object) else { return };
-                state.objects.remove(&(kind, object.name)).is_some()
-            }
-            Notice::Reached(_) => return,
+        let asks_for_something_else = if matches!(notice, Notice::Gone(_)) {
+            state.vanished.entry(kind).or_default();
+            state.objects.remove(&key).is_some()
+        } else {
+            let object = Arc::new(object);
+            let old = state.objects.insert(key, object.clone());
+            old.is_none_or(|old| old.document != object.document)
         };
         drop(state);
         if asks_for_something_else {
             self.asked.notify_one();
         }
         self.changed.notify_one();
+        Ok(())
     }
 
     fn has_trouble(&self, kind: CustomKind, why: String) {
         if self.lock().trouble.insert(kind, why.clone()).as_ref() != Some(&why) {
             self.asked.notify_one();
+            self.changed.notify_one();
         }
     }
 
@@ -164,49 +189,124 @@ impl Objects {
     }
 
     /// All of them as they are now.
-    pub(super) fn all(&self) -> Vec<StoredObject> {
+    pub(super) fn all(&self) -> Vec<Arc<StoredObject>> {
         self.lock().objects.values().cloned().collect()
     }
 
-    /// Whether everything was read at least once, or it is known why not.
-    pub(super) fn is_read(&self) -> bool {
+    /// Whether every kind was read at least once.
+    pub(super) fn are_read(&self) -> bool {
         let state = self.lock();
-        CustomKind::ALL.iter().all(|kind| state.read.contains(kind) || state.trouble.contains_key(kind))
+        CustomKind::ALL.iter().all(|kind| state.read.contains(kind))
+    }
+
+    /// The last that were good, and whether newer ones have faults.
+    pub(super) fn good(&self) -> (Option<Loaded>, Option<Loaded>) {
+        let state = self.lock();
+        let faulty = state.newest.clone().filter(Loaded::has_errors);
+        (state.good.clone(), faulty)
+    }
+
+    /// Gives what was read last to the source once more.
+    pub(super) fn tell_again(&self) {
+        self.read.notify_one();
+    }
+
+    /// Whether it is a pool that was deleted with faults and was never in force.
+    pub(super) fn is_left_out(&self, object: &StoredObject) -> bool {
+        object.kind == CustomKind::IpPool && self.lock().left_out.contains(&object.name)
+    }
+
+    /// Reads and checks them whenever they have changed and are at rest, for as long as it is polled.
+    pub(super) async fn keep_reading(&self, cluster: &LiveCluster) -> Infallible {
+        loop {
+            let is_in_doubt = !self.lock().vanished.is_empty();
+            // A definition that was going may be there again.
+            let again = if is_in_doubt { LONGEST_PAUSE } else { FOREVER };
+            let _ = timeout(again, self.asked.notified()).await;
+            let began = Instant::now();
+            while began.elapsed() < UNREST && timeout(QUIET, self.asked.notified()).await.is_ok() {}
+            self.look_for_definitions(cluster).await;
+            let is_known = {
+                let state = self.lock();
+                CustomKind::ALL.iter().all(|kind| state.read.contains(kind) || state.trouble.contains_key(kind))
+            };
+            if is_known {
+                self.load();
+                self.read.notify_one();
+            }
+        }
+    }
+
+    /// Where objects vanished, their definition may be going, which takes one after the other away. That is nobody's wish for less.
+    async fn look_for_definitions(&self, cluster: &LiveCluster) {
+        let vanished: Vec<CustomKind> = self.lock().vanished.keys().copied().collect();
+        for kind in vanished {
+            let doubt = match cluster.defined(kind).await {
+                Ok(Defined::Yes) => {
+                    self.lock().vanished.remove(&kind);
+                    continue;
+                }
+                Ok(Defined::No) => "their CustomResourceDefinition goes, or is gone".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            self.lock().vanished.insert(kind, doubt);
+        }
     }
 
     /// What they ask for, with everything that is wrong with it.
-    pub(super) fn load(&self) -> Loaded {
-        let state = self.lock();
-        let unread = state.trouble.iter().map(|(kind, why)| {
-            let message = format!("{} cannot be read: {why}", kind.resource());
-            let help =
-                "install the CustomResourceDefinitions and the rights of the chart; the last good ones stay in force";
-            Finding::new(Severity::Error, Rule("objects-unread"), message).help(help)
-        });
-        let unread: Vec<Finding> = unread.collect();
-        let objects: Vec<StoredObject> = state.objects.values().cloned().collect();
-        drop(state);
-        let documents = |left_out: &BTreeSet<Arc<str>>| Documents {
-            files: objects
-                .iter()
-                .filter(|object| !left_out.contains(&object.path()))
-                .filter_map(StoredObject::document)
-                .collect(),
-        };
-        let loaded = understand(documents(&BTreeSet::new()), unread.clone());
-        // One with faults that was deleted is in nobody's way.
-        let going = objects.iter().filter(|object| object.state == ObjectState::Going).map(StoredObject::path);
-        let is_faulty = |path: &Arc<str>| {
-            let errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-            errors.filter_map(|finding| finding.origin.as_ref()).any(|origin| origin.file == *path)
-        };
-        let left_out: BTreeSet<Arc<str>> = going.filter(is_faulty).collect();
-        if left_out.is_empty() { loaded } else { understand(documents(&left_out), unread) }
+    fn load(&self) {
+        let mut state = self.lock();
+        let trouble: BTreeMap<&CustomKind, &String> = state.vanished.iter().chain(&state.trouble).collect();
+        let unread: Vec<Finding> = trouble.into_iter().map(|(kind, why)| unread(*kind, why)).collect();
+        let objects: Vec<Arc<StoredObject>> = state.objects.values().cloned().collect();
+        let documents = objects.iter().filter_map(|object| object.document.clone()).collect();
+        let mut loaded = understand(Documents { files: documents }, unread.clone());
+        let faulty = faulty_and_going(&objects, &loaded);
+        state.left_out = faulty.iter().filter(|name| !state.good_specs.contains_key(*name)).cloned().collect();
+        if !faulty.is_empty() {
+            // One with faults that was deleted is in nobody's way; what it asked for before stays, and gives nothing new.
+            let document = |object: &Arc<StoredObject>| {
+                if object.kind == CustomKind::IpPool && faulty.contains(&object.name) {
+                    object.document_with(state.good_specs.get(&object.name)?)
+                } else {
+                    object.document.clone()
+                }
+            };
+            loaded = understand(Documents { files: objects.iter().filter_map(document).collect() }, unread);
+        }
+        loaded.desired.address_pools_asked = AddressPoolsAsked::Elsewhere;
+        if !loaded.has_errors() {
+            let pools = objects.iter().filter(|object| object.kind == CustomKind::IpPool);
+            let specs = pools.filter(|object| !faulty.contains(&object.name));
+            let mut good: BTreeMap<String, Value> =
+                specs.map(|object| (object.name.clone(), object.spec.clone())).collect();
+            good.extend(
+                state.good_specs.iter().filter(|(name, _)| faulty.contains(*name)).map(|(k, v)| (k.clone(), v.clone())),
+            );
+            state.good_specs = good;
+            state.good = Some(loaded.clone());
+        }
+        state.newest = Some(loaded);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unread(kind: CustomKind, why: &str) -> Finding {
+    let message = format!("{} cannot be read: {why}", kind.resource());
+    let help = "install the CustomResourceDefinitions and the rights of the chart; the last good ones stay in force";
+    Finding::new(Severity::Error, Rule("objects-unread"), message).help(help)
+}
+
+/// Pools that were deleted and have faults, by name.
+fn faulty_and_going(objects: &[Arc<StoredObject>], loaded: &Loaded) -> BTreeSet<String> {
+    let errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let places: BTreeSet<&Arc<str>> =
+        errors.filter_map(|finding| finding.origin.as_ref()).map(|origin| &origin.file).collect();
+    let going = objects.iter().filter(|object| object.state == ObjectState::Going);
+    going.filter(|object| places.contains(&object.path())).map(|object| object.name.clone()).collect()
 }
 
 /// They, as the source of what is asked for.
@@ -216,11 +316,9 @@ pub(super) struct ObjectSource(pub(super) Arc<Objects>);
 impl Source for ObjectSource {
     async fn next(&mut self) -> Loaded {
         loop {
-            self.0.asked.notified().await;
-            let began = Instant::now();
-            while began.elapsed() < UNREST && timeout(QUIET, self.0.asked.notified()).await.is_ok() {}
-            if self.0.is_read() {
-                return self.0.load();
+            self.0.read.notified().await;
+            if let Some(newest) = self.0.lock().newest.clone() {
+                return newest;
             }
         }
     }

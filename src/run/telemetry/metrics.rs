@@ -53,6 +53,16 @@ pub(super) struct Metrics {
     queue: Mutex<usize>,
 }
 
+fn outcome_text(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Applied => "applied",
+        Outcome::Superseded(_) => "superseded",
+        Outcome::Refused(_) => "refused",
+        Outcome::Unknown(_) => "unknown",
+        Outcome::NotTried => "not-tried",
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a number of blocks beyond 2^53 is told as nearly as a float can")]
 fn float(number: u128) -> f64 {
     number as f64
@@ -167,14 +177,7 @@ impl Metrics {
             News::Sending(changes) => self.queue(|queue| *queue = *changes),
             News::Finished { change, outcome, waited } => {
                 self.queue(|queue| *queue = queue.saturating_sub(1));
-                let outcome_text = match outcome {
-                    Outcome::Applied => "applied",
-                    Outcome::Superseded(_) => "superseded",
-                    Outcome::Refused(_) => "refused",
-                    Outcome::Unknown(_) => "unknown",
-                    Outcome::NotTried => "not-tried",
-                };
-                self.wrote(&change.target(), outcome_text);
+                self.wrote(&change.target(), outcome_text(outcome));
                 if change.gives_to_a_new_node() && **outcome == Outcome::Applied {
                     self.waited.observe(Duration::as_secs_f64(waited));
                 }
@@ -194,13 +197,23 @@ impl Metrics {
             News::Recovered => {
                 self.trouble.set(0.0);
             }
-            News::Leads => {
-                self.leads.set(1.0);
-            }
-            News::StandsBy(_) => {
-                self.leads.set(0.0);
-            }
+            News::Leads => self.term(1.0),
+            News::StandsBy(_) => self.term(0.0),
         }
+    }
+
+    /// What only a leader knows is not known of another one's term.
+    fn term(&self, leads: f64) {
+        self.leads.set(leads);
+        for family in
+            [&self.pool_blocks, &self.pool_nodes, &self.pool_exhausted, &self.blocked, &self.waiting, &self.findings]
+        {
+            family.clear();
+        }
+        for number in [&self.nodes, &self.source_invalid, &self.trouble, &self.paused] {
+            number.set(0.0);
+        }
+        self.queue(|queue| *queue = 0);
     }
 
     fn in_force(&self, loaded: &Loaded) {

@@ -56,6 +56,8 @@ impl Telemetry {
                     pool.into_iter().for_each(|(name, pool)| self.metrics.pool(name, pool));
                 }
             }
+            // What was known of another term may be old.
+            News::Leads | News::StandsBy(_) => *self.lock() = None,
             _ => {}
         }
         self.metrics.hear(news);

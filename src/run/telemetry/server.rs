@@ -18,13 +18,13 @@ use tokio::sync::Semaphore;
 use super::Telemetry;
 
 /// Connections at the same time.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 512;
 
 /// How long a request may take to come in.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a connection may last.
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// A pause when the system has no more to give.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ impl Server {
                     async { Ok::<_, Infallible>(answer) }
                 });
                 let mut builder = http1::Builder::new();
-                let connection = builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+                let connection = builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
                 let _ = tokio::time::timeout(LONGEST, connection.serve_connection(TokioIo::new(stream), answer)).await;
                 drop(place);
             });

@@ -229,10 +229,11 @@ impl<C: Follow> Work<'_, C> {
     }
 
     fn tell_of_files(&mut self, on_news: &mut OnNews<'_>) {
+        if self.files.take_is_new() {
+            on_news(News::InForce(&self.files.in_force()));
+        }
         if let Some(invalid) = self.files.take_invalid() {
             on_news(News::Invalid(&invalid));
-        } else if self.files.take_is_new() {
-            on_news(News::InForce(&self.files.in_force()));
         }
     }
 

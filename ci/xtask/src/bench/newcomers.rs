@@ -18,7 +18,7 @@ pub const NODES: usize = 2_000;
 const ROUNDS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(300);
 /// How often it is looked whether all have their block.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(20);
 const RANGE: &str = "10.16.0.0/12";
 const BLOCK_SIZE: u8 = 24;
 
@@ -100,7 +100,10 @@ fn created_and_served(plane: &ControlPlane, nodes: usize) -> Result<f64> {
     let began = Instant::now();
     let all: Vec<_> = (0..nodes).map(node::node).collect();
     plane.create_many(node::NODES, &all, 32)?;
-    while served(plane)? < nodes {
+    eprintln!("bench newcomers: created in {:.1} s", began.elapsed().as_secs_f64());
+    // The newest one first: whole lists would be most of the server's work.
+    let newest = node::path(nodes - 1);
+    while plane.get(&newest)?["spec"]["podCIDR"].is_null() || served(plane)? < nodes {
         ensure!(began.elapsed() < LIMIT, "not all have a block after {} s", LIMIT.as_secs());
         std::thread::sleep(LOOK);
     }
