@@ -207,6 +207,20 @@ fn alerts_and_the_dashboard_name_metrics_that_there_are() {
 }
 
 #[test]
+fn alerts_fire_when_they_should() {
+    let Some(promtool) = testbed::debian("prometheus", "promtool").unwrap() else { return };
+    let folder = Folder::new(&[]);
+    for (name, path) in [("alerts.yaml", "ci/chart/files/alerts.yaml"), ("test.yaml", "tests/it/alerts.yaml")] {
+        folder.write(name, std::fs::read_to_string(repository().join(path)).unwrap());
+    }
+    for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "test.yaml"]] {
+        let output = Command::new(&promtool).args(arguments).current_dir(folder.path()).output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{stdout}\n{stderr}");
+    }
+}
+
+#[test]
 fn installed_and_upgraded_with_what_it_needs_and_no_more() {
     let installed = Installed::new(&kubernetes("1.19.3", None), "--set writePaths.service=true");
     let plane = &installed.server.plane;

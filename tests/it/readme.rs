@@ -32,7 +32,7 @@ fn every_command_runs_and_the_first_prints_the_picture() {
 
 #[test]
 fn the_documents_snippets_are_valid() {
-    for document in ["README.md"] {
+    for document in ["README.md", "OPERATOR.md"] {
         let text = std::fs::read_to_string(repository().join(document)).unwrap();
         for snippet in text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
             let folder = super::support::Folder::new(&[("pools/a.yaml", snippet)]);

@@ -1,0 +1,44 @@
+//! Programs of Debian that need nothing but themselves: fetched and unpacked into the cache, never installed.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::error::{Error, Result};
+use crate::golang::workspace;
+
+/// What the script exits with where Debian cannot be reached (EX_TEMPFAIL).
+const CANNOT_HERE: i32 = 75;
+/// Moves the cache, as it does for the programs.
+const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
+
+/// A program of a package, such as `promtool` of `prometheus`; `None` where Debian cannot be reached, which is said on standard error.
+///
+/// # Errors
+/// When it cannot be unpacked.
+pub fn debian(package: &str, program: &str) -> Result<Option<PathBuf>> {
+    let folder = std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
+    let cache = folder.join("debian").join(package);
+    fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
+    let lock_path = cache.join("lock");
+    let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
+    lock.lock().map_err(Error::file(&lock_path))?;
+    let path = cache.join("root/usr/bin").join(program);
+    if path.exists() {
+        return Ok(Some(path));
+    }
+    let script = workspace().join("ci/testbed/fetch-debian.sh");
+    // With the caller's environment: apt may need its proxy from there.
+    let mut command = Command::new(&script);
+    command.arg(&cache).arg(package).env_remove("KUBECONFIG").stdin(Stdio::null());
+    let output = command.output().map_err(Error::file(&script))?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(CANNOT_HERE) {
+        eprintln!("testbed: no {package} here: {} says:\n{stderr}", script.display());
+        return Ok(None);
+    }
+    if !output.status.success() || !path.exists() {
+        return Err(Error::Failed { program: script.display().to_string(), stderr });
+    }
+    Ok(Some(path))
+}
