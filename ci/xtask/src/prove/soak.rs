@@ -100,10 +100,10 @@ impl Soak<'_, '_> {
         self.steps += 1;
         if since >= RESTART_EVERY * u32::try_from(self.restarts + 1).unwrap_or(u32::MAX) {
             self.restarts += 1;
-            let ending = if self.restarts % 2 == 0 { Ending::Terminated } else { Ending::Killed };
+            let ending = if self.restarts.is_multiple_of(2) { Ending::Terminated } else { Ending::Killed };
             self.trial.plane.restart_apiserver(ending)?;
         }
-        if self.steps % FILES_EVERY == 0 {
+        if self.steps.is_multiple_of(FILES_EVERY) {
             self.change_files()?;
         }
         self.churn()?;
