@@ -59,7 +59,7 @@ impl Announcer {
 }
 
 fn tell(format: Format, news: &News<'_>) -> std::io::Result<()> {
-    if let News::Invalid(loaded) | News::InForce(loaded) = news {
+    if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (format, news) {
         output::talk(&diagnostics(&loaded.findings, &loaded.documents));
     }
     match (format, as_json(news)) {
@@ -149,7 +149,11 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::InForce(loaded) => json!({"event": "in-force", "files": loaded.documents.files.len()}),
         News::Invalid(loaded) => {
             let rules: Vec<&str> = loaded.findings.iter().map(|finding| finding.rule.0).collect();
-            json!({"event": "invalid", "rules": rules})
+            let faults = loaded.findings.iter().map(|finding| {
+                let place = finding.origin.as_ref().map(ToString::to_string);
+                json!({"rule": finding.rule.0, "severity": finding.severity.as_str(), "place": place, "message": finding.message, "help": finding.help})
+            });
+            json!({"event": "invalid", "rules": rules, "findings": faults.collect::<Vec<_>>()})
         }
         News::Finished { change, outcome, waited } => {
             let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);

@@ -12,7 +12,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// An object that was left alone for so long after its pause is as new.
-const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
+const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// Attempts by object. A node that is re-created is another object.
 #[derive(Debug, Default)]
