@@ -1,9 +1,11 @@
 //! Rules on the files and the cluster together.
 
+use std::sync::Arc;
+
 use crate::desired::{Desired, Pool};
 use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Family, Range, overlapping_pairs};
-use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser};
+use crate::observed::{FamilyUse, Node, NodeCidrAllocation, Observed, ObservedKind, OtherUser};
 
 fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
@@ -87,7 +89,7 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
 /// Nodes that hold a block of none of the pools: they keep it.
 pub(super) fn blocks_outside_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let inside = |block: Block| desired.pools.values().any(|pool| pool.contains(block));
-    let is_outside = |node: &&crate::observed::Node| observed.holds(node).iter().any(|holding| !inside(holding.block));
+    let is_outside = |node: &&Arc<Node>| observed.holds(node).iter().any(|holding| !inside(holding.block));
     let names: Vec<&str> = observed.nodes.values().filter(is_outside).map(|node| node.name.as_str()).collect();
     let Some((first, rest)) = names.split_first() else { return Vec::new() };
     let message = match rest.len() {

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::apply_report::{failure_of, report, summary};
 use super::failure::Failure;
+use super::files::Revision;
 use super::progress::Progress;
 use super::rails::Rails;
 use super::target::Target;
@@ -22,6 +23,7 @@ use crate::render::{Detail, Paint, count, diagnostics, human, printable, why_irr
 use crate::run::{
     Applied, BATCH, Job, Lock, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan, take,
 };
+use crate::source::Location;
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]
@@ -29,6 +31,8 @@ pub(super) struct Arguments {
     /// The directory of pools, pins and policy, or a plan that was saved with `plan --out FILE` or by an earlier apply.
     #[arg(value_name = "DIR|PLANFILE", default_value = "pools")]
     what: PathBuf,
+    #[command(flatten)]
+    revision: Revision,
     /// Do not ask.
     #[arg(long)]
     auto_approve: bool,
@@ -53,18 +57,12 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let saved = saved_plan(&arguments.what)?;
-    let directory =
-        saved.as_ref().map_or_else(|| arguments.what.clone(), |saved| PathBuf::from(&saved.source.directory));
-    if saved.is_some() && !directory.exists() {
-        let (plan, directory) = (arguments.what.display(), directory.display());
-        let message = format!("{plan} was made from `{directory}`, which is not here: run it where that directory is");
-        return Err(Failure::Failed(message));
-    }
+    let location = arguments.location(saved.as_ref())?;
     if saved.as_ref().is_some_and(|saved| saved.intent == Intent::Files) && arguments.rails.has_waivers() {
         let message = "a saved plan names its waivers itself; plan again with --waive".to_owned();
         return Err(Failure::Failed(message));
     }
-    let mut loaded = load_valid(&directory)?;
+    let mut loaded = load_valid(&location)?;
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
     let waivers = match &saved {
@@ -85,7 +83,26 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     if let Lock::Unavailable(why) = &lock {
         output::warn(&format!("no lock is taken, blocks stay unique without it: {}", printable(why)));
     }
-    hold(&cluster, &wish, lock, locked(arguments, common, &cluster, job, saved.as_ref(), &directory)).await
+    hold(&cluster, &wish, lock, locked(arguments, common, &cluster, job, saved.as_ref(), &location.directory)).await
+}
+
+impl Arguments {
+    /// Where the files are: a saved plan is of its own files, and of its own revision.
+    fn location(&self, saved: Option<&PlanDocument>) -> Result<Location, Failure> {
+        let Some(PlanDocument { source, .. }) = saved else { return Ok(self.revision.of(&self.what)) };
+        if self.revision.revision.is_some() {
+            let message = "a saved plan names its revision itself; plan again with --revision".to_owned();
+            return Err(Failure::Failed(message));
+        }
+        let location = Location { directory: PathBuf::from(&source.directory), revision: source.revision.clone() };
+        if location.revision.is_none() && !location.directory.exists() {
+            let (plan, directory) = (self.what.display(), location.directory.display());
+            let message =
+                format!("{plan} was made from `{directory}`, which is not here: run it where that directory is");
+            return Err(Failure::Failed(message));
+        }
+        Ok(location)
+    }
 }
 
 /// What is done while the lock is held.
@@ -106,7 +123,8 @@ async fn locked(
     if !refusals.is_empty() {
         return Err(Failure::Refused(refusals.iter().map(RefusalDocument::from).collect()));
     }
-    let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
+    let mut undo =
+        UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory, job.loaded.revision.clone());
     if !changes.is_empty() {
         undo.claim_place()?;
         undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;
@@ -197,7 +215,7 @@ async fn approved_changes(
     plan: Plan,
     directory: &Path,
 ) -> Result<Vec<Change>, Failure> {
-    let document = PlanDocument::new(&plan, &directory.to_string_lossy());
+    let document = PlanDocument::new(&plan, &directory.to_string_lossy()).of_revision(job.loaded.revision.clone());
     output::talk(&diagnostics(&plan.findings, &job.loaded.documents));
     output::talk(&human(&document, Detail::Short));
     if plan.changes.is_empty() || arguments.auto_approve || !document.refusals.is_empty() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::failure::Failure;
+use super::files::Revision;
 use super::reading::read_cluster;
 use super::{Common, Reached, output};
 use crate::cluster::Extent;
@@ -22,8 +23,10 @@ pub(super) struct Arguments {
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Examine the cluster alone, even where `pools` is there.
-    #[arg(long, conflicts_with = "directory")]
+    #[arg(long, conflicts_with_all = ["directory", "revision"])]
     no_pools: bool,
+    #[command(flatten)]
+    revision: Revision,
     /// Form of the report.
     #[arg(long, short, value_enum, default_value = "human")]
     output: ReportFormat,
@@ -80,9 +83,10 @@ impl FailOn {
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let ribs = arguments.rib.iter().map(|path| rib(path)).collect::<Result<Vec<Rib>, Failure>>()?;
     let usual = Path::new("pools");
-    let directory = arguments.directory.as_deref().or_else(|| usual.is_dir().then_some(usual));
+    let is_there = usual.is_dir() || arguments.revision.revision.is_some();
+    let directory = arguments.directory.as_deref().or_else(|| is_there.then_some(usual));
     let directory = directory.filter(|_| !arguments.no_pools);
-    let loaded = directory.map(load);
+    let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
     let mut observed = read_cluster(common, Extent::Examination).await?;
     arguments.override_conclusions(&mut observed);
     // Files with errors are told about, and the cluster is examined without them.

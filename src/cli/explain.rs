@@ -1,8 +1,7 @@
 //! `explain`: why a node has its block, who has an address, which pool a Service may use.
 
-use std::path::PathBuf;
-
 use super::failure::Failure;
+use super::files::Files;
 use super::reading::read;
 use super::{Common, Format, Reached, output};
 use crate::cluster::Extent;
@@ -16,16 +15,15 @@ pub(super) struct Arguments {
     /// A node's name, an address, a CIDR, or a Service as NAMESPACE/NAME.
     #[arg(value_name = "NODE|ADDRESS|CIDR|SERVICE")]
     subject: String,
-    /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
-    directory: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Form of the explanation.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (loaded, observed) = read(&arguments.directory, common, Extent::Examination).await?;
+    let (loaded, observed) = read(arguments.files.location(), common, Extent::Examination).await?;
     let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
     let plan = Job::files(&loaded).plan(&observed);
     let explained = explain(&arguments.subject, &loaded.desired, &observed, &plan);

@@ -6,6 +6,7 @@ mod completions;
 mod doctor;
 mod explain;
 mod failure;
+mod files;
 mod news;
 mod operator;
 mod output;
@@ -31,6 +32,7 @@ use jiff::SignedDuration;
 use crate::cluster::Opening;
 use crate::cluster::live::Connection;
 use crate::run::{Loaded, load};
+use crate::source::Location;
 use failure::Failure;
 use target::Target;
 
@@ -170,9 +172,9 @@ impl Common {
     }
 }
 
-/// Reads the directory; faults become a failure that shows them all.
-fn load_valid(directory: &std::path::Path) -> Result<Loaded, Failure> {
-    valid(load(directory))
+/// Reads the files; faults become a failure that shows them all.
+fn load_valid(location: &Location) -> Result<Loaded, Failure> {
+    valid(load(location))
 }
 
 /// Files without faults; those of others become a failure that shows them all.

@@ -83,7 +83,10 @@ fn line(format: Format, text: &str, mut object: Value) -> std::io::Result<()> {
 fn human(news: &News<'_>) -> String {
     let line = |word: String, what: &str| format!("{word}  {what}\n");
     match news {
-        News::InForce(loaded) => line(Paint::Bold.on("in force"), &count(loaded.documents.files.len(), "file")),
+        News::InForce(loaded) => {
+            let of = loaded.revision.as_ref().map(|commit| format!(" of commit {commit}")).unwrap_or_default();
+            line(Paint::Bold.on("in force"), &format!("{}{of}", count(loaded.documents.files.len(), "file")))
+        }
         News::Invalid(loaded) => {
             let faults = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
             let what = format!("{}; the last good files stay in force", count(faults.count(), "fault"));
@@ -146,14 +149,16 @@ fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
 /// `None` where it is not for people.
 fn as_json(news: &News<'_>) -> Option<Value> {
     Some(match news {
-        News::InForce(loaded) => json!({"event": "in-force", "files": loaded.documents.files.len()}),
+        News::InForce(loaded) => {
+            json!({"event": "in-force", "files": loaded.documents.files.len(), "revision": loaded.revision})
+        }
         News::Invalid(loaded) => {
             let rules: Vec<&str> = loaded.findings.iter().map(|finding| finding.rule.0).collect();
             let faults = loaded.findings.iter().map(|finding| {
                 let place = finding.origin.as_ref().map(ToString::to_string);
                 json!({"rule": finding.rule.0, "severity": finding.severity.as_str(), "place": place, "message": finding.message, "help": finding.help})
             });
-            json!({"event": "invalid", "rules": rules, "findings": faults.collect::<Vec<_>>()})
+            json!({"event": "invalid", "revision": loaded.revision, "rules": rules, "findings": faults.collect::<Vec<_>>()})
         }
         News::Finished { change, outcome, waited } => {
             let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::failure::Failure;
+use super::files::Files;
 use super::rails::Rails;
 use super::reading::read;
 use super::validate::Report;
@@ -17,9 +18,8 @@ use crate::run::{Job, Loaded};
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
-    directory: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Save the plan, for `apply FILE`.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -44,12 +44,13 @@ enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (mut loaded, observed) = read(&arguments.directory, common, Extent::Plan).await?;
+    let location = arguments.files.location();
+    let (mut loaded, observed) = read(location.clone(), common, Extent::Plan).await?;
     let Some(observed) = observed else { return Err(invalid(arguments, &loaded)?) };
     arguments.rails.amend(&mut loaded.desired.policy);
     let waivers = arguments.rails.waivers();
     let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
-    let document = PlanDocument::new(&plan, &arguments.directory.to_string_lossy());
+    let document = PlanDocument::new(&plan, &location.directory.to_string_lossy()).of_revision(loaded.revision.clone());
     if let Some(file) = &arguments.out {
         replace_file(file, &output::json_text(&document)?)
             .map_err(|error| Failure::Failed(format!("the plan cannot be saved to {}: {error}", file.display())))?;

@@ -1,21 +1,19 @@
-//! Reads the directory and the cluster at the same time, so that neither waits for the other.
-
-use std::path::Path;
+//! Reads the files and the cluster at the same time, so that neither waits for the other.
 
 use super::Common;
 use super::failure::Failure;
 use crate::cluster::{Extent, Opening, observe};
 use crate::observed::Observed;
 use crate::run::{Loaded, load};
+use crate::source::Location;
 
-/// The directory, and the cluster where the directory has no errors. Of what is wrong with both, the files are told about first.
+/// The files, and the cluster where the files have no errors. Of what is wrong with both, the files are told about first.
 pub(super) async fn read(
-    directory: &Path,
+    location: Location,
     common: &Common,
     extent: Extent,
 ) -> Result<(Loaded, Option<Observed>), Failure> {
-    let path = directory.to_owned();
-    let mut loading = tokio::task::spawn_blocking(move || load(&path));
+    let mut loading = tokio::task::spawn_blocking(move || load(&location));
     let mut observing = std::pin::pin!(read_cluster(common, extent));
     let (loaded, observed) = tokio::select! {
         loaded = &mut loading => (loaded, None),

@@ -1,12 +1,13 @@
 //! `show pools`, `show nodes` and `show lb`: tables as kubectl users expect them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::files::Files;
 use super::reading::read;
 use super::{Common, Format, Reached, output, show_lb};
 use crate::cluster::Extent;
@@ -36,9 +37,8 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Flags {
-    /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
-    directory: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Form of the table.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
@@ -91,7 +91,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan), Failure> {
-    let (loaded, observed) = read(&flags.directory, common, Extent::Plan).await?;
+    let (loaded, observed) = read(flags.files.location(), common, Extent::Plan).await?;
     let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))
@@ -152,7 +152,7 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
         Target::AddressPool(_) | Target::Service(_) | Target::PodPool(_) | Target::NodeConfig(_) => None,
     };
     let blocked: BTreeMap<NodeName, String> = plan.blocked.iter().filter_map(reason).collect();
-    let row = |node: &crate::observed::Node| {
+    let row = |node: &Arc<crate::observed::Node>| {
         if observed.is_multi_pool() {
             return of_multi_pool(node, observed, blocked.get(&node.name));
         }

@@ -1,10 +1,9 @@
 //! `validate`: every fault of every file, without a cluster.
 
-use std::path::PathBuf;
-
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::files::Files;
 use super::{Format, Reached, output};
 use crate::plan::FindingDocument;
 use crate::render::{count, finding_documents};
@@ -13,9 +12,8 @@ use crate::run::{Loaded, load};
 /// Check the files without a cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
-    directory: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Form of the findings.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
@@ -37,7 +35,7 @@ impl Report {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
-    let loaded = load(&arguments.directory);
+    let loaded = load(&arguments.files.location());
     if arguments.output == Format::Json {
         output::json(&Report::new(&loaded))?;
         return if loaded.has_errors() { Err(Failure::Invalid(String::new())) } else { Ok(Reached::Done) };

@@ -1,26 +1,31 @@
 //! `watch`: keeps a cluster as the files say, and tells what it does, a line for each thing.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
 use super::apply::holder;
 use super::failure::Failure;
+use super::files::Files;
 use super::news::Announcer;
 use super::rails::Rails;
 use super::target::Target;
 use super::{Common, Format, Reached, valid};
 use crate::cluster::Opening;
-use crate::run::{Directory, News, Watch, load, watch};
+use crate::run::{Directory, News, Server, Telemetry, Watch, load, watch};
 
 /// Keep a cluster as the files say.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
-    directory: PathBuf,
+    #[command(flatten)]
+    files: Files,
+    /// Where `/livez`, `/readyz` and `/metrics` are answered, such as `127.0.0.1:9464`; nowhere when absent.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// How often it is planned when nothing happens, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
@@ -35,13 +40,14 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (directory, rails) = (arguments.directory.clone(), arguments.rails.clone());
+    let (location, rails) = (arguments.files.location(), arguments.rails.clone());
+    let listened_to = location.to_listen_to();
     let load = move || {
-        let mut loaded = load(&directory);
+        let mut loaded = load(&location);
         rails.amend(&mut loaded.desired.policy);
         loaded
     };
-    let source = Directory::new(&arguments.directory, load);
+    let source = Directory::new(&listened_to, load);
     let first = valid(source.load())?;
     let Target::Live(cluster) = common.target(Opening::Read).await? else {
         let message = "a cluster in a file tells nobody what happens to it; use apply, or watch an API server";
@@ -55,6 +61,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         holder: holder(),
     };
     let mut announcer = Announcer::new(arguments.output);
+    let told = match arguments.listen {
+        Some(address) => Some(Told::listening(address, &mut announcer).await?),
+        None => None,
+    };
     let nobody_listens = announcer.nobody_listens();
     let ending = async {
         tokio::select! {
@@ -62,8 +72,40 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
             () = nobody_listens.notified() => {}
         }
     };
-    watch(cluster, watching, first, ending, &mut |news: News<'_>| announcer.hear(&news)).await;
+    let mut hear = |news: News<'_>| {
+        told.iter().for_each(|told| told.telemetry.hear(&news));
+        announcer.hear(&news);
+    };
+    tokio::select! {
+        never = serve(told.as_ref()) => match never {},
+        () = watch(cluster, watching, first, ending, &mut hear) => {}
+    }
     announcer.finish()
+}
+
+/// What machines are told, and where they ask.
+struct Told {
+    telemetry: Arc<Telemetry>,
+    server: Server,
+}
+
+impl Told {
+    async fn listening(address: SocketAddr, announcer: &mut Announcer) -> Result<Told, Failure> {
+        let server = Server::bind(address).await?;
+        announcer.listening(server.address()?)?;
+        let telemetry = Arc::new(Telemetry::default());
+        // What is asked for was read, and there is no other one who could do it.
+        telemetry.hear(&News::Leads);
+        telemetry.ready();
+        Ok(Told { telemetry, server })
+    }
+}
+
+async fn serve(told: Option<&Told>) -> Infallible {
+    match told {
+        Some(Told { telemetry, server }) => server.serve(telemetry).await,
+        None => std::future::pending().await,
+    }
 }
 
 pub(super) fn interval(text: &str) -> Result<Duration, String> {

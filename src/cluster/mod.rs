@@ -21,7 +21,7 @@ use std::future::Future;
 use jiff::Timestamp;
 
 use crate::net::Block;
-use crate::observed::{ObservedKind, ReadError};
+use crate::observed::{ObservedKind, ReadError, Understood};
 
 pub use file::{FileCluster, Opening, replace as replace_file};
 pub use follow::{Follow, Following, Notice};
@@ -153,6 +153,14 @@ pub trait Listener: Send {
     /// # Errors
     /// An object that is not of the kind; it ends the list.
     fn object(&mut self, json: &str) -> Result<(), ReadError>;
+
+    /// One object that was read before, as text and as it was understood then.
+    ///
+    /// # Errors
+    /// As for an object.
+    fn known(&mut self, json: &str, _understood: &Understood) -> Result<(), ReadError> {
+        self.object(json)
+    }
 }
 
 /// Where objects are read and written.

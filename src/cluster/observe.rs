@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, Listener, Moment, Seen};
 use crate::net::Block;
-use crate::observed::{Definition, Observed, ObservedKind, ReadError, Reader};
+use crate::observed::{Definition, Observed, ObservedKind, ReadError, Reader, Understood};
 
 /// Where Cilium lives unless its DaemonSet says otherwise.
 const DEFAULT_NAMESPACE: &str = "kube-system";
@@ -101,6 +101,11 @@ impl Listener for Collecting<'_> {
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         lock(self.reader).object(self.kind, json)
+    }
+
+    fn known(&mut self, _: &str, understood: &Understood) -> Result<(), ReadError> {
+        lock(self.reader).understood(understood);
+        Ok(())
     }
 }
 

@@ -11,8 +11,8 @@ use crate::lbipam::{AddressPoolApi, AddressPoolManifest};
 use crate::model::{AddressPoolName, NodeName, ServiceName};
 use crate::net::Block;
 use crate::observed::{
-    CLAIMS_KEY, CLAIMS_NAME, IGNORE_ANNOTATION, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL, ObjectVersion,
-    OperatorAttention, range_setting,
+    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, IGNORE_ANNOTATION, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL,
+    ObjectVersion, OperatorAttention, range_setting,
 };
 use crate::plan::{
     AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit, NodeConfigObject,
@@ -116,17 +116,18 @@ impl Write {
         }
     }
 
-    /// Replaces the claims, if they are still at this version; without one, if there are none yet.
-    pub fn claims(claims: &Claims, version: Option<&ObjectVersion>) -> Write {
-        let data = json!({CLAIMS_KEY: claims.to_json()});
+    /// Replaces the claims, if they are still at this version; without one, if there are none yet. `revision` is the commit of the files
+    /// that they are made for, for people who look at them.
+    pub fn claims(claims: &Claims, revision: Option<&str>, version: Option<&ObjectVersion>) -> Write {
+        let mut data = json!({CLAIMS_KEY: claims.to_json(), CLAIMS_REVISION_KEY: revision});
         let operation = match version {
             Some(version) => Operation::Patch(json!({"metadata": guard(version), "data": data})),
-            None => Operation::Create(json!({
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": own_metadata(CLAIMS_NAME),
-                "data": data,
-            })),
+            None => {
+                // Only in a patch is null something: what is taken away.
+                data.as_object_mut().into_iter().for_each(|data| data.retain(|_, value| !value.is_null()));
+                let metadata = own_metadata(CLAIMS_NAME);
+                Operation::Create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}))
+            }
         };
         Write { target: Target::Claims, operation }
     }

@@ -1,6 +1,7 @@
 //! The same addresses on two nodes, and nodes that move when their agent restarts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::finding;
 use crate::check::{Holder, overlapping_holders};
@@ -139,19 +140,19 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
         return Vec::new();
     }
     // What is announced all the same has a finding of its own.
-    let differs = |node: &&Node| {
+    let differs = |node: &&Arc<Node>| {
         let lives = observed.lives_in(&node.name);
         let is_announced =
             observed.announces(node).is_some_and(|what| what.blocks.iter().any(|block| !lives.contains(block)));
         !lives.is_empty() && !is_announced && node.spec.iter().any(|block| !lives.contains(block))
     };
-    let nodes: Vec<&Node> = observed.nodes.values().filter(differs).collect();
+    let nodes: Vec<&Arc<Node>> = observed.nodes.values().filter(differs).collect();
     if nodes.is_empty() {
         return Vec::new();
     }
     let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
     let message = format!("spec.podCIDRs of {} is not the block that the Pods live in", super::named(&names));
-    let line = |node: &&Node| {
+    let line = |node: &&Arc<Node>| {
         let lives = observed.lives_in(&node.name);
         format!("`{}`: Node {}, CiliumNode {}", node.name, super::spaced(node.spec.iter()), super::spaced(lives))
     };
@@ -175,7 +176,7 @@ pub(super) fn nodes_without_block(observed: &Observed) -> Vec<Finding> {
         return Vec::new();
     }
     // An annotation that is not read has a finding of its own.
-    let lacks = |node: &&Node| {
+    let lacks = |node: &&Arc<Node>| {
         let lives = observed.lives_in(&node.name);
         let has =
             |family: Family| lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some();

@@ -1,5 +1,7 @@
 //! CiliumNodes without a Node, and those that the operator refuses.
 
+use std::sync::Arc;
+
 use super::finding;
 use crate::model::{Finding, ObjectRef, Severity};
 use crate::observed::{BlockGiver, CiliumNode, Observed, OperatorRefusal};
@@ -11,7 +13,7 @@ fn subject(node: &CiliumNode) -> ObjectRef {
 /// Both lists are of one moment, so a node that is just joining cannot look like this.
 pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
     let orphans = observed.cilium_nodes.values().filter(|node| !observed.nodes.contains_key(&node.name));
-    let finding = |node: &CiliumNode| {
+    let finding = |node: &Arc<CiliumNode>| {
         let message = format!("CiliumNode `{}` has no Node", node.name);
         let finding = finding(Severity::Warning, "orphan-cilium-node", message).about(subject(node));
         let keeper = node.keeper.as_deref().unwrap_or("nothing: Cilium's operator removes it within minutes");
@@ -24,7 +26,7 @@ pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
 
 /// In ipam `cluster-pool`: blocks that the operator will refuse when it sees them, in its own words.
 pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
-    let finding = |node: &CiliumNode| {
+    let finding = |node: &Arc<CiliumNode>| {
         let giver = observed.nodes.get(&node.name).map(|node| observed.block_giver(node));
         let keeps_account = matches!(giver, Some(BlockGiver::Operator | BlockGiver::NobodyForNow));
         let is_told = !keeps_account || node.operator_error.is_some();
@@ -47,7 +49,7 @@ pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
 
 /// `status.ipam.operator-status.error`, in the operator's words.
 pub(super) fn refused(observed: &Observed) -> Vec<Finding> {
-    let finding = |node: &CiliumNode| {
+    let finding = |node: &Arc<CiliumNode>| {
         let error = node.operator_error.as_ref()?;
         let message = format!(
             "Cilium's operator does not accept what CiliumNode `{}` asks for: {}",

@@ -1,6 +1,7 @@
 //! Which Cilium runs, whether all of it is the same, and who else hands out blocks.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::finding;
 use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
@@ -108,7 +109,7 @@ fn controller_manager(observed: &Observed) -> Vec<Finding> {
     }
     let is_inside =
         |block: &crate::net::Block| observed.cluster_cidrs.iter().any(|range| range.contains(&block.range()));
-    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| !node.spec.iter().all(is_inside)).collect();
+    let nodes: Vec<&Arc<Node>> = observed.nodes.values().filter(|node| !node.spec.iter().all(is_inside)).collect();
     let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
     let [first, ..] = &names[..] else { return Vec::new() };
     let message =

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, ModeSeen, Node, OLD_ANNOTATION_IPV4,
-    OLD_ANNOTATION_IPV6, Observed, ObservedKind, Reader,
+    OLD_ANNOTATION_IPV6, Observed, ObservedKind, Reader, Understood,
 };
 use crate::model::{IpamMode, NodeName, PerFamily};
 use crate::net::{Block, Family};
@@ -107,11 +107,13 @@ pub fn family_of_annotation(key: &str) -> Option<Family> {
     }
 }
 
-/// Every block that one object shows. One that cannot be read shows none.
-pub fn blocks_shown(kind: ObservedKind, json: &str) -> Vec<Block> {
+/// Every block that one object shows, from what is understood of it, where it is. One that cannot be read shows none.
+pub fn blocks_shown(kind: ObservedKind, json: &str, understood: Option<&Understood>) -> Vec<Block> {
     let mut reader = Reader::default();
-    if reader.object(kind, json).is_err() {
-        return Vec::new();
+    match understood {
+        Some(understood) => reader.understood(understood),
+        None if reader.object(kind, json).is_ok() => {}
+        None => return Vec::new(),
     }
     let observed = reader.finish(Timestamp::UNIX_EPOCH);
     let mut blocks: Vec<Block> = observed.shown_blocks().map(|(_, block)| block).collect();

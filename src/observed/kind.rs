@@ -63,6 +63,9 @@ pub const CLAIMS_NAME: &str = "cilium-ipam-claims";
 /// Its key.
 pub const CLAIMS_KEY: &str = "claims.json";
 
+/// The key of it that names the commit of the files that they were made for last. For people; nothing reads it.
+pub const CLAIMS_REVISION_KEY: &str = "revision";
+
 /// What identifies an object in a list of mixed kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {

@@ -22,6 +22,7 @@ mod view_lb;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -36,11 +37,11 @@ pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy,
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState};
 pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
-pub use kind::{CLAIMS_KEY, CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, Query};
+pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, Head, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
-pub use read::{Definition, ReadError, Reader};
+pub use read::{Definition, ReadError, Reader, Understood};
 pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
 pub use slim::slim;
 
@@ -66,9 +67,9 @@ pub const PROTECTED_ANNOTATION: &str = "cilium-ipam.io/protected";
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The Nodes.
-    pub nodes: BTreeMap<NodeName, Node>,
+    pub nodes: BTreeMap<NodeName, Arc<Node>>,
     /// The CiliumNodes.
-    pub cilium_nodes: BTreeMap<NodeName, CiliumNode>,
+    pub cilium_nodes: BTreeMap<NodeName, Arc<CiliumNode>>,
     /// When it was seen, by the clock of whoever looked.
     pub at: Timestamp,
     /// The claims.

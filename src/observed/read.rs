@@ -1,17 +1,19 @@
 //! From raw JSON objects to [`Observed`], one object at a time.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
 use super::pod_pools::PodPoolView;
-use super::read_node::{attention, read_node};
+use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView, arguments};
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, NodeCidrAllocation, NodeConfig, NodeConfigApi,
-    NodeConfigsServed, ObjectVersion, Observed, OperatorState, PodPoolsServed,
+    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, Node, NodeCidrAllocation, NodeConfig,
+    NodeConfigApi, NodeConfigsServed, Observed, OperatorState, PodPoolsServed,
 };
 use crate::lbipam::AddressPoolApi;
 use crate::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
@@ -219,9 +221,7 @@ impl Reader {
     fn node(&mut self, view: &NodeView<'_>) {
         let (node, shown) = read_node(view);
         match node {
-            Some(node) => {
-                self.observed.nodes.insert(node.name.clone(), node);
-            }
+            Some(node) => self.understood(&Understood::Node(Arc::new(node))),
             None => self.unusable_name("Node", &view.metadata.name, shown),
         }
     }
@@ -235,41 +235,30 @@ impl Reader {
     }
 
     fn cilium_node(&mut self, view: &CiliumNodeView<'_>) {
-        let mut unreadable = Vec::new();
-        let mut pod_cidrs = Vec::new();
-        for text in &view.spec.ipam.pod_cidrs {
-            match Block::lenient(text) {
-                Ok(block) => pod_cidrs.push(block),
-                Err(_) => unreadable.push(format!("CiliumNode.spec.ipam.podCIDRs: {}", text.escape_debug())),
+        let (node, shown) = read_cilium_node(view);
+        match node {
+            Some(node) => self.understood(&Understood::CiliumNode(Arc::new(node))),
+            None => self.unusable_name("CiliumNode", &view.metadata.name, shown),
+        }
+    }
+
+    /// Takes an object that was read before.
+    pub fn understood(&mut self, object: &Understood) {
+        match object {
+            Understood::Node(node) => {
+                self.observed.nodes.insert(node.name.clone(), node.clone());
+            }
+            Understood::CiliumNode(node) => {
+                if let Some(text) = node.unreadable.first() {
+                    let name = &node.name;
+                    let message = format!("CiliumNode `{name}` shows a block that cannot be read ({text})");
+                    let finding = Finding::new(Severity::Warning, Rule("unreadable-block"), message);
+                    let help = "mend the object; nothing is known about what its node holds";
+                    self.observed.findings.push(finding.help(help));
+                }
+                self.observed.cilium_nodes.insert(node.name.clone(), node.clone());
             }
         }
-        let Ok(name) = view.metadata.name.parse() else {
-            return self.unusable_name("CiliumNode", &view.metadata.name, pod_cidrs);
-        };
-        if let Some(text) = unreadable.first() {
-            let message = format!("CiliumNode `{name}` shows a block that cannot be read ({text})");
-            let finding = Finding::new(Severity::Warning, Rule("unreadable-block"), message);
-            self.observed.findings.push(finding.help("mend the object; nothing is known about what its node holds"));
-        }
-        let lenient = |texts: &Vec<String>| texts.iter().filter_map(|text| Block::lenient(text).ok()).collect();
-        let allocated = view.spec.ipam.pools.allocated.iter();
-        let owner = view.metadata.owner_references.first().map(|owner| format!("its owner, a {}", owner.kind));
-        let kept = view.metadata.annotations.do_not_gc.as_deref() == Some("true");
-        let node = CiliumNode {
-            name,
-            version: ObjectVersion {
-                uid: view.metadata.uid.clone(),
-                resource_version: view.metadata.resource_version.clone(),
-            },
-            attention: attention(view.metadata.annotations.ignore.as_deref()),
-            pod_cidrs,
-            unreadable,
-            allocated: allocated.map(|pool| (pool.pool.clone(), lenient(&pool.cidrs))).collect(),
-            operator_error: view.status.ipam.operator_status.error.clone().filter(|error| !error.is_empty()),
-            owner: super::view::owning_node(&view.metadata.owner_references),
-            keeper: if kept { Some("the annotation cilium.io/do-not-gc".to_owned()) } else { owner },
-        };
-        self.observed.cilium_nodes.insert(node.name.clone(), node);
     }
 
     fn service_cidr(&mut self, view: &ServiceCidrView<'_>) {
@@ -337,6 +326,28 @@ impl Reader {
             self.observed.controller_manager = NodeCidrAllocation::On;
         } else if !seen.is_empty() && self.observed.controller_manager == NodeCidrAllocation::Unseen {
             self.observed.controller_manager = NodeCidrAllocation::Off;
+        }
+    }
+}
+
+/// An object of a kind of which there are many, as it was read: who keeps it need not read it again.
+#[derive(Clone, Debug)]
+pub enum Understood {
+    /// A Node.
+    Node(Arc<Node>),
+    /// A CiliumNode.
+    CiliumNode(Arc<CiliumNode>),
+}
+
+impl Understood {
+    /// `None` for other kinds, and for objects with faults: those are told of whenever the object itself is read.
+    pub fn of(kind: ObservedKind, json: &str) -> Option<Understood> {
+        match kind {
+            ObservedKind::Node => read_node(&parse(json).ok()?).0.map(|node| Understood::Node(Arc::new(node))),
+            ObservedKind::CiliumNode => {
+                read_cilium_node(&parse(json).ok()?).0.map(|node| Understood::CiliumNode(Arc::new(node)))
+            }
+            _ => None,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! From the wire view of a Node to what it shows, with the meaning that Cilium's ParseNode gives it.
+//! From the wire views of a Node and a CiliumNode to what they show, with the meaning that Cilium's ParseNode gives it.
 
-use super::view::{ManagedFields, NodeSpec, NodeView, PodCidrAnnotations};
-use super::{Author, HoldingField, Node, OperatorAttention, Protection};
+use super::view::{CiliumNodeView, ManagedFields, NodeSpec, NodeView, PodCidrAnnotations, owning_node};
+use super::{Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAttention, Protection};
 use crate::model::PerFamily;
 use crate::net::{Block, Family};
 
@@ -39,7 +39,37 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
     (Some(node), Vec::new())
 }
 
-pub(super) fn attention(ignore: Option<&str>) -> OperatorAttention {
+/// The CiliumNode, unless its name is impossible, and every block that it shows.
+pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>, Vec<Block>) {
+    let mut unreadable = Vec::new();
+    let mut pod_cidrs = Vec::new();
+    for text in &view.spec.ipam.pod_cidrs {
+        match Block::lenient(text) {
+            Ok(block) => pod_cidrs.push(block),
+            Err(_) => unreadable.push(format!("CiliumNode.spec.ipam.podCIDRs: {}", text.escape_debug())),
+        }
+    }
+    let metadata = &view.metadata;
+    let Ok(name) = metadata.name.parse() else { return (None, pod_cidrs) };
+    let lenient = |texts: &Vec<String>| texts.iter().filter_map(|text| Block::lenient(text).ok()).collect();
+    let allocated = view.spec.ipam.pools.allocated.iter();
+    let owner = metadata.owner_references.first().map(|owner| format!("its owner, a {}", owner.kind));
+    let is_kept = metadata.annotations.do_not_gc.as_deref() == Some("true");
+    let node = CiliumNode {
+        name,
+        version: ObjectVersion { uid: metadata.uid.clone(), resource_version: metadata.resource_version.clone() },
+        attention: attention(metadata.annotations.ignore.as_deref()),
+        pod_cidrs,
+        unreadable,
+        allocated: allocated.map(|pool| (pool.pool.clone(), lenient(&pool.cidrs))).collect(),
+        operator_error: view.status.ipam.operator_status.error.clone().filter(|error| !error.is_empty()),
+        owner: owning_node(&metadata.owner_references),
+        keeper: if is_kept { Some("the annotation cilium.io/do-not-gc".to_owned()) } else { owner },
+    };
+    (Some(node), Vec::new())
+}
+
+fn attention(ignore: Option<&str>) -> OperatorAttention {
     match ignore {
         Some(text) if text.eq_ignore_ascii_case("true") => OperatorAttention::Ignored,
         _ => OperatorAttention::Served,

@@ -86,7 +86,7 @@ pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
 
 /// Oldest first, then by name: a later node never takes what an earlier one would have got.
 fn nodes_in_order(observed: &Observed) -> Vec<&Node> {
-    let mut nodes: Vec<&Node> = observed.nodes.values().collect();
+    let mut nodes: Vec<&Node> = observed.nodes.values().map(AsRef::as_ref).collect();
     nodes.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
     nodes
 }

@@ -4,13 +4,21 @@ use super::blocked::Blocked;
 use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, Reason};
 use super::document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FindingDocument, GuardDocument, OriginDocument,
-    RefusalDocument,
+    PlanDocument, RefusalDocument,
 };
 use super::document_lb::hazard_text;
 use super::limits::Refusal;
 use crate::model::{Finding, Hazard, Origin};
 use crate::net::Block;
 use crate::observed::range_setting;
+
+impl PlanDocument {
+    /// The same, made from the files as this commit has them.
+    pub fn of_revision(mut self, revision: Option<String>) -> PlanDocument {
+        self.source.revision = revision;
+        self
+    }
+}
 
 fn texts(blocks: &[Block]) -> Vec<String> {
     blocks.iter().map(ToString::to_string).collect()

@@ -65,6 +65,9 @@ pub enum Intent {
 pub struct SourceDocument {
     /// The directory as it was given.
     pub directory: String,
+    /// The id of the commit of which the files were, where they were read from Git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// SHA-256 over the meaning of the files.
     pub digest: String,
 }
@@ -277,7 +280,7 @@ impl PlanDocument {
             format_version: FORMAT_VERSION.to_owned(),
             intent: Intent::Files,
             digest: String::new(),
-            source: SourceDocument { directory: directory.to_owned(), digest: desired_digest.clone() },
+            source: SourceDocument { directory: directory.to_owned(), revision: None, digest: desired_digest.clone() },
             summary: Summary {
                 assign: count(Action::Assign),
                 update: count(Action::Update),

@@ -3,6 +3,8 @@
 //! It decides nothing by itself: newcomers go through the very functions that the whole plan goes through, on a supply in which all that
 //! was seen is taken. Blocks that become free are free again with the next whole plan.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::decide::{addresses_in_use, foreign_ranges, plan_newcomers, supply};
@@ -64,18 +66,18 @@ impl Standing {
         desired: &Desired,
         claims: KeptClaims,
         at: Timestamp,
-        nodes: Vec<(Node, Option<CiliumNode>)>,
+        nodes: Vec<(Arc<Node>, Option<Arc<CiliumNode>>)>,
     ) -> Option<Newcomers> {
         let is_named = |node: &Node| claims.claims.held().any(|(_, name)| *name == node.name);
         let shows_nothing = |other: &CiliumNode| {
             other.pod_cidrs.is_empty() && other.unreadable.is_empty() && other.allocated.is_empty()
         };
-        let is_newcomer = |(node, cilium_node): &(Node, Option<CiliumNode>)| {
+        let is_newcomer = |(node, cilium_node): &(Arc<Node>, Option<Arc<CiliumNode>>)| {
             node.shown.is_empty()
                 && self.rest.unreadable(node).is_none()
                 && !desired.pins.contains_key(&node.name)
                 && !is_named(node)
-                && cilium_node.as_ref().is_none_or(shows_nothing)
+                && cilium_node.as_ref().is_none_or(|other| shows_nothing(other))
         };
         if !claims.claims.in_flight.is_empty() || !nodes.iter().all(is_newcomer) {
             return None;

@@ -25,7 +25,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         format_version: _,
         intent: _,
         digest,
-        source: _,
+        source,
         summary,
         waivers,
         refusals,
@@ -63,6 +63,10 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     }
     if !changes.is_empty() {
         text.push_str(&Paint::Dim.on(&format!("\ndigest {}\n", digest.get(..16).unwrap_or_default())));
+    }
+    if let Some(revision) = &source.revision {
+        let what = format!("files of commit {}", printable(revision));
+        text.push_str(&Paint::Dim.on(&if changes.is_empty() { format!("\n{what}\n") } else { format!("{what}\n") }));
     }
     text
 }

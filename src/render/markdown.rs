@@ -36,7 +36,8 @@ pub fn markdown(plan: &PlanDocument) -> String {
         pools.entry(change.pool.as_deref().unwrap_or("(none)")).or_default().push(change);
     }
     let waived = if waivers.is_empty() { String::new() } else { format!(" · waived {}", cell(&waivers.join(", "))) };
-    let tail = format!("\n`{}` · digest `{}`{waived}\n", cell(&source.directory), digest);
+    let revision = source.revision.as_deref().map(|id| format!(" at `{}`", cell(id))).unwrap_or_default();
+    let tail = format!("\n`{}`{revision} · digest `{}`{waived}\n", cell(&source.directory), digest);
     page.findings(findings);
     page.load_balancing(changes, services);
     for (pool, changes) in &pools {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
+use super::Loaded;
 use crate::claims::{Claims, Conflict};
 use crate::cluster::{Cluster, Write, WriteError};
 use crate::observed::{ObjectVersion, Observed};
@@ -14,6 +15,8 @@ use crate::plan::{Change, NodeChange, claim_changes, settle_applied};
 pub(super) struct Ledger<'l, C> {
     cluster: &'l C,
     rest: SignedDuration,
+    /// Of the files.
+    revision: Option<&'l str>,
     /// What is kept in the cluster.
     kept: Claims,
     /// What is in force.
@@ -22,9 +25,10 @@ pub(super) struct Ledger<'l, C> {
 }
 
 impl<'l, C: Cluster> Ledger<'l, C> {
-    pub(super) fn new(cluster: &'l C, observed: &Observed, rest: SignedDuration) -> Ledger<'l, C> {
+    pub(super) fn new(cluster: &'l C, observed: &Observed, loaded: &'l Loaded) -> Ledger<'l, C> {
+        let (rest, revision) = (loaded.desired.policy.quarantine, loaded.revision.as_deref());
         let (kept, version) = (observed.claims.claims.clone(), observed.claims.version.clone());
-        Ledger { cluster, rest, kept, claims: observed.claims_in_force(rest), version }
+        Ledger { cluster, rest, revision, kept, claims: observed.claims_in_force(rest), version }
     }
 
     /// Claims the blocks of these changes. Those whose place is in the answer must not be written.
@@ -48,7 +52,7 @@ impl<'l, C: Cluster> Ledger<'l, C> {
 
     /// Replaces the claims. By equal ones, too: the server then only says whether they are still at the version that was read.
     async fn replace(&mut self, claims: Claims) -> Result<(), WriteError> {
-        let write = Write::claims(&claims, self.version.as_ref());
+        let write = Write::claims(&claims, self.revision, self.version.as_ref());
         self.version = Some(self.cluster.write(&write).await?.version);
         self.kept = claims.clone();
         self.claims = claims;

@@ -9,15 +9,14 @@ mod telemetry;
 mod watch;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use crate::check;
 use crate::cluster::{Cluster, ClusterError, Extent, observe};
-use crate::desired::{Desired, Documents, lower};
+use crate::desired::{Activity, Desired, Documents, lower};
 use crate::model::{Finding, Severity, Waiver};
 use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals};
-use crate::source::read_directory;
+use crate::source::{Found, Location, read};
 
 pub use lock::{Lock, LockWish, hold, take};
 pub use operator::{Operator, operate};
@@ -34,7 +33,7 @@ pub struct Loaded {
     pub desired: Desired,
     /// What is wrong.
     pub findings: Vec<Finding>,
-    /// The revision that they are of, where they have one.
+    /// The id of the commit that they are of, where they are read from Git.
     pub revision: Option<String>,
 }
 
@@ -43,12 +42,19 @@ impl Loaded {
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
     }
+
+    /// These files, paused, where newer ones with faults say so: who pulls the brake is heard whatever else is wrong.
+    pub fn paused_by(&self, newer: &Loaded) -> Option<Loaded> {
+        let mut paused = self.clone();
+        paused.desired.policy.activity = newer.desired.policy.activity;
+        (newer.desired.policy.activity == Activity::Paused).then_some(paused)
+    }
 }
 
-/// Reads and checks a directory.
-pub fn load(directory: &Path) -> Loaded {
-    let (documents, findings) = read_directory(directory);
-    understand(documents, findings)
+/// Reads and checks the files.
+pub fn load(location: &Location) -> Loaded {
+    let Found { documents, findings, commit } = read(location);
+    Loaded { revision: commit, ..understand(documents, findings) }
 }
 
 /// Checks documents, besides what was found while they were read.

@@ -185,7 +185,7 @@ async fn round<C: Cluster>(
     applied: &mut Applied,
     sending: &mut Sending<'_>,
 ) -> Option<ClusterError> {
-    let mut ledger = Ledger::new(cluster, observed, job.loaded.desired.policy.quarantine);
+    let mut ledger = Ledger::new(cluster, observed, job.loaded);
     let mut batches = due.chunks(sending.batch.get());
     let mut next = batches.next();
     let mut claimed = None;

@@ -1,31 +1,70 @@
-//! Reads the directory: every YAML file of it, at any depth. Only reads, and never outside the directory.
+//! Reads the files: every YAML file of a directory, at any depth, as it lies there or as a Git revision has it. Only reads, and never
+//! outside the directory.
 
+mod collected;
 mod events;
+mod git;
+mod revision;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::string::FromUtf8Error;
-use std::sync::Arc;
 
-use crate::desired::{Documents, SourceFile};
-use crate::model::{Finding, Origin, Rule, Severity};
+use self::collected::{Collected, LARGEST_FILE, is_yaml, shown};
+use crate::desired::Documents;
+use crate::model::Finding;
 
 pub use events::{DirectoryEvents, Stillness};
 
-/// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
-const LARGEST_FILE: u64 = 8 * 1024 * 1024;
+/// Where the files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The directory, or one file.
+    pub directory: PathBuf,
+    /// The Git revision of which they are, in any form that `git rev-parse` understands; `None` is as they lie there.
+    pub revision: Option<String>,
+}
 
-/// Every YAML file under a directory, or one file, with what could not be read. Names that begin with a dot are skipped, and
-/// links that lead out of the directory are faults.
-pub fn read_directory(directory: &Path) -> (Documents, Vec<Finding>) {
-    let mut reading = Reading {
-        root: directory.to_owned(),
-        documents: Documents::default(),
-        findings: Vec::new(),
-        visited: BTreeSet::new(),
-    };
+impl From<&Path> for Location {
+    fn from(directory: &Path) -> Location {
+        Location { directory: directory.to_owned(), revision: None }
+    }
+}
+
+impl Location {
+    /// Where something moves when the files may have changed.
+    pub fn to_listen_to(&self) -> PathBuf {
+        let repository = self.revision.as_ref().and_then(|_| revision::git_directory(&self.directory));
+        repository.unwrap_or_else(|| self.directory.clone())
+    }
+}
+
+/// What was found there.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The files.
+    pub documents: Documents,
+    /// What could not be read.
+    pub findings: Vec<Finding>,
+    /// The id of the commit of which they are, where a revision was asked for.
+    pub commit: Option<String>,
+}
+
+/// Every YAML file there. Names that begin with a dot are skipped.
+pub fn read(location: &Location) -> Found {
+    match &location.revision {
+        Some(revision) => revision::read(&location.directory, revision),
+        None => {
+            let Collected { documents, findings } = read_directory(&location.directory);
+            Found { documents, findings, commit: None }
+        }
+    }
+}
+
+/// Links that lead out of the directory are faults.
+fn read_directory(directory: &Path) -> Collected {
+    let mut reading = Reading { root: directory.to_owned(), collected: Collected::default(), visited: BTreeSet::new() };
     match std::fs::canonicalize(directory) {
         Ok(root) if root.is_file() => {
             reading.root = root.parent().unwrap_or(Path::new("/")).to_owned();
@@ -36,39 +75,26 @@ pub fn read_directory(directory: &Path) -> (Documents, Vec<Finding>) {
             reading.visited.insert(root.clone());
             reading.root = root;
             reading.folder(directory);
-            reading.refuse_nothing(directory);
+            reading.collected.refuse_nothing(directory);
         }
         Err(error) => {
             let name = shown(directory);
-            reading.fault(
-                "missing-directory",
-                &name,
-                format!("`{name}` cannot be read: {error}"),
-                "name the directory that holds the pools, such as `pools`",
-            );
+            let message = format!("`{name}` cannot be read: {error}");
+            let help = "name the directory that holds the pools, such as `pools`";
+            reading.collected.fault("missing-directory", &name, message, help);
         }
     }
-    reading.documents.files.sort();
-    (reading.documents, reading.findings)
+    reading.collected.documents.files.sort();
+    reading.collected
 }
 
 struct Reading {
     root: PathBuf,
-    documents: Documents,
-    findings: Vec<Finding>,
+    collected: Collected,
     visited: BTreeSet<PathBuf>,
 }
 
-fn shown(path: &Path) -> Arc<str> {
-    path.to_string_lossy().replace('\\', "/").escape_debug().to_string().into()
-}
-
 impl Reading {
-    fn fault(&mut self, rule: &'static str, file: &Arc<str>, message: impl Into<String>, help: &str) {
-        let finding = Finding::new(Severity::Error, Rule(rule), message);
-        self.findings.push(finding.at(&Origin::whole_file(file), "").help(help));
-    }
-
     fn folder(&mut self, folder: &Path) {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -95,28 +121,17 @@ impl Reading {
             Ok(real) => real,
             Err(error) => {
                 let name = shown(path);
-                return self.fault(
-                    "unreadable-file",
-                    &name,
-                    format!("`{name}` cannot be followed: {error}"),
-                    "remove the link, or mend it",
-                );
+                let message = format!("`{name}` cannot be followed: {error}");
+                return self.collected.fault("unreadable-file", &name, message, "remove the link, or mend it");
             }
         };
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)));
-        if !real.is_dir() && !is_yaml {
+        if !real.is_dir() && !is_yaml(path) {
             return;
         }
         if !real.starts_with(&self.root) {
             let name = shown(path);
-            return self.fault(
-                "link-outside",
-                &name,
-                format!("`{name}` leads out of the directory"),
-                "copy the file into the directory",
-            );
+            let message = format!("`{name}` leads out of the directory");
+            return self.collected.fault("link-outside", &name, message, "copy the file into the directory");
         }
         if !real.is_dir() {
             self.file(path, &real);
@@ -132,7 +147,7 @@ impl Reading {
             Ok(metadata) if metadata.is_file() => {}
             Ok(_) => {
                 let message = format!("`{name}` is not a regular file");
-                return self.fault("unreadable-file", &name, message, "move it away, or make it a file");
+                return self.collected.fault("unreadable-file", &name, message, "move it away, or make it a file");
             }
             Err(error) => return self.unreadable(path, "read", &error),
         }
@@ -141,44 +156,12 @@ impl Reading {
         if let Err(error) = limited {
             return self.unreadable(path, "read", &error);
         }
-        if bytes.len() as u64 > LARGEST_FILE {
-            let message = format!("`{name}` is larger than {} MiB", LARGEST_FILE / 1024 / 1024);
-            return self.fault("file-too-large", &name, message, "split it; a file of pools is small");
-        }
-        match String::from_utf8(bytes) {
-            Ok(text) => self.documents.files.push(SourceFile { path: name, text: text.into() }),
-            Err(error) => self.not_utf8(&name, &error),
-        }
-    }
-
-    fn not_utf8(&mut self, name: &Arc<str>, error: &FromUtf8Error) {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.split(|byte| *byte == b'\n').count();
-        let before = valid.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-        let column = String::from_utf8_lossy(before).chars().count() + 1;
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        let origin = Origin { line: number(line), column: number(column), ..Origin::whole_file(name) };
-        let message = format!("`{name}` is not UTF-8: line {line}, column {column} is not");
-        let finding = Finding::new(Severity::Error, Rule("not-utf8"), message);
-        self.findings.push(finding.at(&origin, "").help("save the file as UTF-8"));
+        self.collected.text(&name, bytes);
     }
 
     fn unreadable(&mut self, path: &Path, what: &str, error: &std::io::Error) {
         let name = shown(path);
         let message = format!("`{name}` cannot be {what}: {error}");
-        self.fault("unreadable-file", &name, message, "allow reading it, or move it away");
-    }
-
-    /// A directory without documents is far more often a wrong path than a wish.
-    fn refuse_nothing(&mut self, directory: &Path) {
-        if self.documents.files.is_empty() && self.findings.is_empty() {
-            let name = shown(directory);
-            self.fault(
-                "empty-directory",
-                &name,
-                format!("`{name}` has no YAML files"),
-                "name the directory that holds the pools; an empty one never means that everything should go",
-            );
-        }
+        self.collected.fault("unreadable-file", &name, message, "allow reading it, or move it away");
     }
 }

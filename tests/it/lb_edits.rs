@@ -14,6 +14,7 @@ use cilium_ipam::model::{ServiceName, Waiver};
 use cilium_ipam::observed::Observed;
 use cilium_ipam::plan::{LossTime, Plan};
 use cilium_ipam::run::{BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan};
+use cilium_ipam::source::Location;
 use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Random, wait_until};
 use tokio::runtime::Runtime;
@@ -101,7 +102,7 @@ impl Bench {
     /// Plans from the files and applies, whatever it takes; `None` where that is refused for good.
     fn apply_files(&self) -> Option<Plan> {
         self.runtime.block_on(async {
-            let loaded = load(&self.server.folder.join("pools"));
+            let loaded = load(&Location::from(self.server.folder.join("pools").as_path()));
             assert!(!loaded.has_errors(), "{:?}", loaded.findings);
             let waivers = [Waiver::LostAddresses(u32::MAX), Waiver::LastAddressPools].into();
             let job = Job::saved(&loaded, None, &waivers);
@@ -321,7 +322,7 @@ fn edit_files(bench: &Bench, random: &mut Random, specs: &Specs) -> Specs {
         }
         let documents: Vec<String> = edited.iter().map(|(name, spec)| address_pool(name, spec).to_string()).collect();
         bench.server.folder.write("pools/pools.yaml", documents.join("\n---\n") + "\n");
-        if edited != *specs && !load(&bench.server.folder.join("pools")).has_errors() {
+        if edited != *specs && !load(&Location::from(bench.server.folder.join("pools").as_path())).has_errors() {
             return edited;
         }
     }

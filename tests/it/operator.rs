@@ -251,6 +251,10 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     server.nodes([in_rack("n2", "a")]);
     assert_eq!(second.written("n2"), json!(["10.20.1.0/24"]));
 
+    // The brake works whatever is wrong elsewhere.
+    let faulty = object("IPPool", "faulty", json!({"cidrs": ["10.50.0.0/16"], "blockSize": 8}));
+    server.plane.create(&format!("{GROUP}/ippools"), &faulty).unwrap();
+    condition(&server, "ippools/faulty", "Ready", "Invalid");
     let policy = object("Policy", "default", json!({"paused": true}));
     server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
     second.until("seen", json!({"paused": true}));
@@ -258,6 +262,7 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     let seen = second.until("seen", json!({"nodes": 3}));
     assert_eq!(seen["waiting"][0], json!({"kind": "Node", "name": "n3", "hazard": "paused"}));
     server.plane.patch(&format!("{GROUP}/policies/default"), &json!({"spec": {"paused": false}})).unwrap();
+    server.plane.delete(&format!("{GROUP}/ippools/faulty")).unwrap();
     assert_eq!(second.written("n3"), json!(["10.20.2.0/24"]));
 
     // One that ends by itself lets the next one lead at once.

@@ -47,6 +47,10 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
     watching.until("invalid", json!({}));
     server.nodes([in_rack("n4", "b")]);
     assert_eq!(watching.written("n4"), json!(["10.30.1.0/24"]), "the last good files stay in force");
+    let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+    server.folder.write("pools/policy.yaml", format!("{kind}\nspec: {{paused: true}}\n"));
+    watching.until("seen", json!({"paused": true}));
+    std::fs::remove_file(server.folder.join("pools/policy.yaml")).unwrap();
     server.folder.write("pools/b.yaml", rack_b.replace("10.30.0.0/16", "10.30.0.0/16, 10.31.0.0/16"));
     watching.until("in-force", json!({}));
 

@@ -75,7 +75,7 @@ impl Names {
         for (index, node) in (0..).zip(&seen.nodes) {
             if let Some(node) = node {
                 let node = self.node(index, node, hidden);
-                observed.nodes.insert(node.name.clone(), node);
+                observed.nodes.insert(node.name.clone(), node.into());
             }
         }
         for (name, cilium_node) in self.nodes.iter().zip(&seen.cilium_nodes) {
@@ -92,7 +92,7 @@ impl Names {
                     owner: None,
                     keeper: None,
                 };
-                observed.cilium_nodes.insert(name.clone(), cilium_node);
+                observed.cilium_nodes.insert(name.clone(), cilium_node.into());
             }
         }
         observed

@@ -71,6 +71,8 @@ pub enum Program {
     CiliumAgent(CiliumVersion),
     /// Installs charts.
     Helm,
+    /// Plays the kubelets of Nodes that nobody runs.
+    Kwok,
 }
 
 impl Program {
@@ -86,6 +88,7 @@ impl Program {
             Self::CidrsetBenchmark => "cidrset".to_owned(),
             Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
             Self::Helm => "helm".to_owned(),
+            Self::Kwok => "kwok".to_owned(),
         }
     }
 
@@ -107,6 +110,12 @@ impl Program {
                 package: "helm.sh/helm/v3/cmd/helm",
                 tags: "",
                 linker_flags: format!("-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_RELEASE}"),
+            },
+            Self::Kwok => Recipe {
+                module: "kwok",
+                package: "sigs.k8s.io/kwok/cmd/kwok",
+                tags: "",
+                linker_flags: "-s -w".to_owned(),
             },
         }
     }

@@ -6,6 +6,7 @@
 //! is read anew.
 
 mod direct;
+mod kept;
 mod record;
 mod snapshot;
 mod state;
@@ -19,8 +20,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
+use self::kept::claims_key;
 use self::record::Recorder;
-use self::state::{Heard, State, claims_key};
+use self::state::{Heard, State};
 use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Write, WriteError, Written, observe};
 use crate::net::Block;
 use crate::observed::ObservedKind;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-use super::state::Kept;
+use super::kept::Kept;
 use crate::cluster::{Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
 use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError};

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::Mirror;
-use super::state::{Kept, State};
+use super::kept::Kept;
+use super::state::State;
 use crate::cluster::{
     Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
 };
@@ -46,7 +47,7 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
             if kind == ObservedKind::Node {
                 self.lingering.iter().for_each(|block| listener.lingering(*block));
             }
-            tokio::task::block_in_place(|| kept.objects().try_for_each(|json| listener.object(json)))?;
+            tokio::task::block_in_place(|| kept.give_to(listener))?;
         }
         Ok(kept.seen.clone())
     }

@@ -1,17 +1,14 @@
 //! What a mirror knows, and what each notice does to it. Pure, so that every order of notices can be tried.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_key, full_name, key, version};
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
 use crate::net::Block;
-use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, blocks_shown, slim};
-
-/// Kinds that tell who has a block.
-const WITH_BLOCKS: [ObservedKind; 3] = [ObservedKind::Node, ObservedKind::CiliumNode, ObservedKind::CiliumNodeConfig];
+use crate::observed::{ObjectVersion, ObservedKind};
 
 /// What came of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,116 +41,11 @@ pub(super) struct State {
     trouble: BTreeMap<&'static str, String>,
 }
 
-/// What must show before a write of ours counts as heard of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Owed {
-    /// The object in this version, or a later one.
-    Version(u64),
-    /// That the object of this UID is gone, or going.
-    End(String),
-}
-
 /// A moment at which reading everything began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beginning {
     answers: u64,
     demands: u64,
-}
-
-/// One kind. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    pub(super) seen: Seen,
-    /// Where it was listed.
-    namespace: String,
-    pub(super) served: Option<String>,
-    /// The moment of the list.
-    listed_at: u64,
-    /// All that happened up to this moment is known.
-    reached: u64,
-    objects: Arc<BTreeMap<String, Object>>,
-}
-
-#[derive(Clone, Debug)]
-struct Object {
-    version: u64,
-    uid: String,
-    is_going: bool,
-    /// A digest of what is read of it, its version aside.
-    meaning: u64,
-    blocks: Vec<Block>,
-    json: Arc<str>,
-}
-
-fn version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
-fn key(object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    full_name(&text("namespace"), &text("name"))
-}
-
-fn full_name(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
-}
-
-/// Where the claims are kept.
-pub(super) fn claims_key() -> String {
-    full_name(OWN_NAMESPACE, CLAIMS_NAME)
-}
-
-impl Object {
-    fn new(kind: ObservedKind, object: &Value) -> Object {
-        let mut slimmed = slim(kind, object);
-        let json: Arc<str> = slimmed.to_string().into();
-        slimmed["metadata"]["resourceVersion"] = Value::Null;
-        let mut meaning = DefaultHasher::new();
-        slimmed.to_string().hash(&mut meaning);
-        let blocks = if WITH_BLOCKS.contains(&kind) { blocks_shown(kind, &json) } else { Vec::new() };
-        let metadata = &object["metadata"];
-        Object {
-            version: version(object),
-            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
-            is_going: metadata["deletionTimestamp"].is_string(),
-            meaning: meaning.finish(),
-            blocks,
-            json,
-        }
-    }
-
-    fn pays(&self, owed: &Owed) -> bool {
-        match owed {
-            Owed::Version(at) => self.version >= *at,
-            Owed::End(uid) => self.is_going || self.uid != *uid,
-        }
-    }
-}
-
-impl Kept {
-    /// Nothing yet.
-    pub(super) fn of(namespace: &str) -> Kept {
-        let namespace = namespace.to_owned();
-        Kept { seen: Seen::All, namespace, served: None, listed_at: 0, reached: 0, objects: Arc::default() }
-    }
-
-    pub(super) fn begin(&mut self, version: &str) {
-        self.listed_at = version.parse().unwrap_or(0);
-        self.reached = self.listed_at;
-    }
-
-    pub(super) fn put(&mut self, kind: ObservedKind, object: &Value) {
-        Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
-    }
-
-    pub(super) fn objects(&self) -> impl Iterator<Item = &str> {
-        self.objects.values().map(|object| &*object.json)
-    }
-
-    /// The moment that a list of it shows. Of the claims it is that of their last change by somebody else: what we changed since is known.
-    pub(super) fn shown_version(&self, kind: ObservedKind) -> u64 {
-        if kind == ObservedKind::Claims { self.listed_at } else { self.reached }
-    }
 }
 
 impl State {
@@ -395,6 +287,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE};
 
     fn object(name: &str, at: u64, block: Option<&str>) -> Value {
         let blocks: Vec<&str> = block.into_iter().collect();
@@ -447,7 +340,10 @@ mod tests {
         let heartbeat = object("n", 11, Some("10.0.0.0/24"));
         assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&heartbeat)), Heard::Nothing);
         let kept = &state.kinds[&ObservedKind::Node];
-        assert!(kept.objects().any(|json| json.contains(r#""resourceVersion":"11""#)), "but its version counts");
+        assert!(
+            kept.objects.values().any(|object| object.json.contains(r#""resourceVersion":"11""#)),
+            "but its version counts"
+        );
         assert_eq!(state.position(ObservedKind::Node).unwrap().2, 11);
         let late = object("n", 6, None);
         assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&late)), Heard::Nothing);
@@ -513,7 +409,10 @@ mod tests {
         let mut state = state();
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::ReadAnew);
         assert!(!state.is_complete(), "Nodes may be older than these claims");
-        assert!(state.kinds[&ObservedKind::Claims].objects().all(|json| !json.contains("12")), "nor are they kept");
+        assert!(
+            state.kinds[&ObservedKind::Claims].objects.values().all(|object| !object.json.contains("12")),
+            "nor are they kept"
+        );
         let begun = state.begin();
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
         state.replace(self::state().kinds, begun);

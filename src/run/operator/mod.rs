@@ -143,11 +143,10 @@ async fn first(objects: &Objects, source: &mut ObjectSource, hear: &mut OnNews<'
     loop {
         let (good, faulty) = objects.good();
         if let Some(good) = good {
-            if faulty.is_some() {
-                // So that it is told.
-                objects.tell_again();
-            }
-            return good;
+            let Some(faulty) = faulty else { return good };
+            // So that it is told.
+            objects.tell_again();
+            return good.paused_by(&faulty).unwrap_or(good);
         }
         if let Some(faulty) = faulty.filter(|faulty| told.as_ref() != Some(&faulty.findings)) {
             hear(News::Invalid(&faulty));

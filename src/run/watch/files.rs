@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::desired::Activity;
 use crate::run::Loaded;
 
 /// The last good files, shared between who reads them and who plans from them.
@@ -25,7 +26,8 @@ struct State {
 
 /// Whether two readings found the same files, with the same to say of them.
 pub(super) fn is_same(one: &Loaded, other: &Loaded) -> bool {
-    one.documents.files == other.documents.files && one.findings == other.findings
+    let Loaded { documents, findings, revision, desired: _ } = one;
+    documents.files == other.documents.files && *findings == other.findings && *revision == other.revision
 }
 
 impl Files {
@@ -42,6 +44,12 @@ impl Files {
             return;
         }
         if loaded.has_errors() {
+            if state.in_force.desired.policy.activity == Activity::Active
+                && let Some(paused) = state.in_force.paused_by(&loaded)
+            {
+                state.in_force = Arc::new(paused);
+                state.is_new = true;
+            }
             state.newest_invalid = Some(Arc::new(loaded));
             state.is_untold = true;
         } else {

@@ -101,7 +101,7 @@ struct Run {
 pub fn run(nodes: usize) -> Result<()> {
     let plane = cluster::start()?;
     let pools = Pools::racks()?;
-    let loaded = load(Path::new(pools.path()));
+    let loaded = load(&Path::new(pools.path()).into());
     ensure!(!loaded.has_errors(), "the pools have faults");
     let (mut with, mut without, mut claiming) = (Samples::default(), Samples::default(), Samples::default());
     for round in 0..ROUNDS {

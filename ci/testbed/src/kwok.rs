@@ -1,0 +1,49 @@
+//! The kubelets of all Nodes, played by kwok: Nodes get ready and send signs of life, Pods that are bound to them run.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::control_plane::ControlPlane;
+use crate::error::Result;
+use crate::golang::workspace;
+use crate::process::{Server, free_port, with_free_ports};
+use crate::programs::{Program, Programs};
+
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// A running kwok. Dropping it stops it.
+#[derive(Debug)]
+pub struct Kubelets {
+    server: Server,
+}
+
+impl Kubelets {
+    /// Starts it for every Node that is there or comes, and waits until it is healthy.
+    ///
+    /// # Errors
+    /// When it was not built, or does not get healthy.
+    pub fn start(programs: &Programs, plane: &ControlPlane) -> Result<Self> {
+        let program = programs.path(Program::Kwok)?;
+        with_free_ports(|| {
+            let address = format!("127.0.0.1:{}", free_port()?);
+            let arguments = [
+                format!("--kubeconfig={}", plane.kubeconfig().display()),
+                format!("--config={}", workspace().join("ci/testbed/kwok-stages.yaml").display()),
+                "--manage-all-nodes=true".to_owned(),
+                format!("--server-address={address}"),
+                "--node-lease-duration-seconds=40".to_owned(),
+            ];
+            let mut server = Server::start("kwok", program, &arguments, plane.folder())?;
+            let client = Client::new(&format!("http://{address}"), &plane.certificates().authority, "")?;
+            server.wait_ready(READY_LIMIT, || client.is_ok("/healthz"))?;
+            Ok(Self { server })
+        })
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        self.server.log()
+    }
+}

@@ -1,0 +1,74 @@
+//! Texts as they are collected, and what is wrong with them, wherever they come from.
+
+use std::path::Path;
+use std::string::FromUtf8Error;
+use std::sync::Arc;
+
+use crate::desired::{Documents, SourceFile};
+use crate::model::{Finding, Origin, Rule, Severity};
+
+/// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
+pub(super) const LARGEST_FILE: u64 = 8 * 1024 * 1024;
+
+/// What was collected so far.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    pub(super) documents: Documents,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// A path as people are shown it.
+pub(super) fn shown(path: &Path) -> Arc<str> {
+    path.to_string_lossy().replace('\\', "/").escape_debug().to_string().into()
+}
+
+/// Whether a name is that of a YAML file.
+pub(super) fn is_yaml(path: &Path) -> bool {
+    let extension = path.extension();
+    extension.is_some_and(|extension| ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)))
+}
+
+impl Collected {
+    pub(super) fn fault(&mut self, rule: &'static str, file: &Arc<str>, message: impl Into<String>, help: &str) {
+        let finding = Finding::new(Severity::Error, Rule(rule), message);
+        self.findings.push(finding.at(&Origin::whole_file(file), "").help(help));
+    }
+
+    /// Takes a file, of which no more was read than a byte beyond [`LARGEST_FILE`].
+    pub(super) fn text(&mut self, name: &Arc<str>, bytes: Vec<u8>) {
+        if bytes.len() as u64 > LARGEST_FILE {
+            return self.too_large(name);
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => self.documents.files.push(SourceFile { path: name.clone(), text: text.into() }),
+            Err(error) => self.not_utf8(name, &error),
+        }
+    }
+
+    pub(super) fn too_large(&mut self, name: &Arc<str>) {
+        let message = format!("`{name}` is larger than {} MiB", LARGEST_FILE / 1024 / 1024);
+        self.fault("file-too-large", name, message, "split it; a file of pools is small");
+    }
+
+    fn not_utf8(&mut self, name: &Arc<str>, error: &FromUtf8Error) {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.split(|byte| *byte == b'\n').count();
+        let before = valid.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        let column = String::from_utf8_lossy(before).chars().count() + 1;
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        let origin = Origin { line: number(line), column: number(column), ..Origin::whole_file(name) };
+        let message = format!("`{name}` is not UTF-8: line {line}, column {column} is not");
+        let finding = Finding::new(Severity::Error, Rule("not-utf8"), message);
+        self.findings.push(finding.at(&origin, "").help("save the file as UTF-8"));
+    }
+
+    /// A directory without documents is far more often a wrong path than a wish.
+    pub(super) fn refuse_nothing(&mut self, directory: &Path) {
+        if self.documents.files.is_empty() && self.findings.is_empty() {
+            let name = shown(directory);
+            let message = format!("`{name}` has no YAML files");
+            let help = "name the directory that holds the pools; an empty one never means that everything should go";
+            self.fault("empty-directory", &name, message, help);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Asks `git` for what a repository has. Never writes, fetches or runs what the repository names: no hook, no filter, no remote helper.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum GitFault {
+    /// The program could not be run.
+    Missing(std::io::Error),
+    /// It said no, in these words.
+    Refused(String),
+    /// Its answer makes no sense.
+    Nonsense,
+}
+
+/// A file of a tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TreeEntry {
+    pub(super) kind: EntryKind,
+    pub(super) id: String,
+    /// In bytes; `None` for what has none, or is not there.
+    pub(super) size: Option<u64>,
+    /// From the top of the repository.
+    pub(super) path: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    File,
+    Link,
+    Submodule,
+}
+
+/// A repository, by a folder in it.
+pub(super) struct Git<'g> {
+    pub(super) folder: &'g Path,
+}
+
+impl Git<'_> {
+    fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
+        let mut command = Command::new("git");
+        command.arg("--no-replace-objects").arg("-C").arg(self.folder).args(arguments);
+        // A partial clone would fetch what it lacks; older programs know only the second way to forbid it.
+        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
+        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_LITERAL_PATHSPECS", "1").env("LC_ALL", "C");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(GitFault::Missing)?;
+        let stdin = child.stdin.take();
+        let output = std::thread::scope(|scope| {
+            // It answers while it is asked, and neither side may wait for the other.
+            scope.spawn(|| stdin.map(|mut stdin| stdin.write_all(input)));
+            child.wait_with_output()
+        });
+        let output = output.map_err(GitFault::Missing)?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim().trim_start_matches("fatal: ");
+        Err(GitFault::Refused(said.lines().next().unwrap_or_default().to_owned()))
+    }
+
+    fn line(&self, arguments: &[&str]) -> Result<String, GitFault> {
+        let answer = String::from_utf8(self.run(arguments, &[])?).map_err(|_| GitFault::Nonsense)?;
+        Ok(answer.trim_end_matches('\n').to_owned())
+    }
+
+    /// Where all worktrees of the repository have their refs.
+    pub(super) fn directory(&self) -> Result<String, GitFault> {
+        self.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"])
+    }
+
+    /// The folder, from the top of the repository; empty or ending in a slash.
+    pub(super) fn prefix(&self) -> Result<String, GitFault> {
+        self.line(&["rev-parse", "--show-prefix"])
+    }
+
+    /// The id of the commit that a revision means.
+    pub(super) fn commit(&self, revision: &str) -> Result<String, GitFault> {
+        // What begins with a dash would be an option, and no name of a revision does.
+        if revision.starts_with('-') || revision.contains('\0') {
+            return Err(GitFault::Refused("it is no name of a revision".to_owned()));
+        }
+        let id = self.line(&["rev-parse", "--verify", "--quiet", &format!("{revision}^{{commit}}")])?;
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(GitFault::Nonsense);
+        }
+        Ok(id)
+    }
+
+    /// Every file under a path of a commit; the path is from the top, and empty for all of it.
+    pub(super) fn files(&self, commit: &str, path: &str) -> Result<Vec<TreeEntry>, GitFault> {
+        let mut arguments = vec!["ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--"];
+        arguments.extend((!path.is_empty()).then_some(path));
+        let answer = self.run(&arguments, &[])?;
+        let entries = answer.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+        entries.map(|entry| entry_of(entry).ok_or(GitFault::Nonsense)).collect()
+    }
+
+    /// What these files hold, in their order.
+    pub(super) fn contents(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>, GitFault> {
+        let asked: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let answer = self.run(&["cat-file", "--batch"], asked.as_bytes())?;
+        contents_of(&answer, ids).ok_or(GitFault::Nonsense)
+    }
+}
+
+/// `<mode> <type> <id> <size>\t<path>`
+fn entry_of(entry: &[u8]) -> Option<TreeEntry> {
+    let at = entry.iter().position(|byte| *byte == b'\t')?;
+    let (head, path) = (std::str::from_utf8(&entry[..at]).ok()?, &entry[at + 1..]);
+    let mut words = head.split_ascii_whitespace();
+    let kind = match words.next()? {
+        "120000" => EntryKind::Link,
+        "160000" => EntryKind::Submodule,
+        _ => EntryKind::File,
+    };
+    let (_, id, size) = (words.next()?, words.next()?.to_owned(), words.next()?.parse().ok());
+    Some(TreeEntry { kind, id, size, path: String::from_utf8_lossy(path).into_owned() })
+}
+
+/// For each `<id> <type> <size>\n<contents>\n`.
+fn contents_of(mut answer: &[u8], ids: &[&str]) -> Option<Vec<Vec<u8>>> {
+    let mut contents = Vec::new();
+    for id in ids {
+        let end = answer.iter().position(|byte| *byte == b'\n')?;
+        let head = std::str::from_utf8(&answer[..end]).ok()?;
+        let size: usize = head.strip_prefix(id)?.strip_prefix(" blob ")?.parse().ok()?;
+        answer = &answer[end + 1..];
+        contents.push(answer.get(..size)?.to_vec());
+        answer = answer.get(size + 1..)?;
+    }
+    Some(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_a_tree_are_read() {
+        let file = entry_of(b"100644 blob 0a1b     120\tpools/a b\tc.yaml").unwrap();
+        let path = "pools/a b\tc.yaml".to_owned();
+        assert_eq!(file, TreeEntry { kind: EntryKind::File, id: "0a1b".to_owned(), size: Some(120), path });
+        let submodule = entry_of(b"160000 commit 0a1b       -\tpools/more").unwrap();
+        assert_eq!((submodule.kind, submodule.size), (EntryKind::Submodule, None));
+        assert_eq!(entry_of(b"nonsense"), None);
+    }
+
+    #[test]
+    fn contents_are_cut_where_their_sizes_say() {
+        let answer = b"aa blob 3\na\nb\nbb blob 0\n\n";
+        assert_eq!(contents_of(answer, &["aa", "bb"]).unwrap(), [b"a\nb".to_vec(), Vec::new()]);
+        assert_eq!(contents_of(b"aa missing\n", &["aa"]), None);
+        assert_eq!(contents_of(b"aa blob 9\nshort\n", &["aa"]), None);
+        assert_eq!(contents_of(b"aa blob 18446744073709551615\nshort\n", &["aa"]), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The files as a Git revision has them, whatever lies in the work tree.
+
+use std::path::{Path, PathBuf};
+
+use super::Found;
+use super::collected::{Collected, LARGEST_FILE, is_yaml, shown};
+use super::git::{EntryKind, Git, GitFault, TreeEntry};
+
+/// A directory in a repository, which need not be in the work tree.
+struct InRepository {
+    /// The nearest folder that is there.
+    folder: PathBuf,
+    /// From there on.
+    rest: PathBuf,
+}
+
+impl InRepository {
+    fn of(directory: &Path) -> InRepository {
+        let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        let folder = absolute.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new("/"));
+        let rest = absolute.strip_prefix(folder).unwrap_or(Path::new("")).to_owned();
+        InRepository { folder: folder.to_owned(), rest }
+    }
+}
+
+/// Where its repository keeps its refs, if it is in one.
+pub(super) fn git_directory(directory: &Path) -> Option<PathBuf> {
+    let at = InRepository::of(directory);
+    Git { folder: &at.folder }.directory().ok().map(PathBuf::from)
+}
+
+/// Links and submodules are faults: what they lead to is not of the revision, or not known.
+pub(super) fn read(directory: &Path, revision: &str) -> Found {
+    let mut reading = Reading { directory, revision, collected: Collected::default() };
+    let commit = reading.commit();
+    reading.collected.documents.files.sort();
+    let Collected { documents, findings } = reading.collected;
+    Found { documents, findings, commit }
+}
+
+struct Reading<'r> {
+    directory: &'r Path,
+    revision: &'r str,
+    collected: Collected,
+}
+
+impl Reading<'_> {
+    /// The commit, once its id is known.
+    fn commit(&mut self) -> Option<String> {
+        let at = InRepository::of(self.directory);
+        let git = Git { folder: &at.folder };
+        let prefix = git.prefix().map_err(|fault| self.no_repository(&fault)).ok()?;
+        let commit = git.commit(self.revision).map_err(|fault| self.no_commit(&fault)).ok()?;
+        let path = format!("{prefix}{}", at.rest.to_string_lossy());
+        let path = path.trim_end_matches('/');
+        let read = git.files(&commit, path).and_then(|entries| self.files(&git, path, entries));
+        if let Err(fault) = read {
+            self.fault("unreadable-revision", &fault, "see what `git fsck` says of the repository");
+        }
+        self.refuse_nothing();
+        Some(commit)
+    }
+
+    fn files(&mut self, git: &Git<'_>, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
+        let mut wanted = Vec::new();
+        for entry in entries {
+            let name = entry.path.strip_prefix(path).unwrap_or(&entry.path).trim_start_matches('/').to_owned();
+            if name.split('/').any(|part| part.starts_with('.')) {
+                continue;
+            }
+            let file = if name.is_empty() { self.directory.to_owned() } else { self.directory.join(&name) };
+            let shown = shown(&file);
+            match entry.kind {
+                EntryKind::Link | EntryKind::Submodule => {
+                    let what = if entry.kind == EntryKind::Link { "a link" } else { "a submodule" };
+                    let message = format!("`{shown}` is {what}, and what it leads to is not of the revision");
+                    self.collected.fault(
+                        "link-in-revision",
+                        &shown,
+                        message,
+                        "put the files themselves into the directory",
+                    );
+                }
+                EntryKind::File if !is_yaml(&file) => {}
+                EntryKind::File if entry.size.is_some_and(|size| size > LARGEST_FILE) => {
+                    self.collected.too_large(&shown)
+                }
+                EntryKind::File => wanted.push((shown, entry.id)),
+            }
+        }
+        let ids: Vec<&str> = wanted.iter().map(|(_, id)| id.as_str()).collect();
+        for (content, (name, _)) in git.contents(&ids)?.into_iter().zip(&wanted) {
+            self.collected.text(name, content);
+        }
+        Ok(())
+    }
+
+    fn no_repository(&mut self, fault: &GitFault) {
+        let help = match fault {
+            GitFault::Missing(_) => "install git, or leave --revision out",
+            GitFault::Refused(_) | GitFault::Nonsense => "name a directory in a clone, or leave --revision out",
+        };
+        self.fault("no-repository", fault, help);
+    }
+
+    fn no_commit(&mut self, fault: &GitFault) {
+        self.fault(
+            "unknown-revision",
+            fault,
+            "name a branch, a tag or a commit that the clone has; `git fetch` gets new ones",
+        );
+    }
+
+    fn fault(&mut self, rule: &'static str, fault: &GitFault, help: &str) {
+        let (name, revision) = (shown(self.directory), self.revision.escape_debug());
+        let why = match fault {
+            GitFault::Missing(error) => format!(": git cannot be run: {error}"),
+            GitFault::Refused(said) if said.is_empty() => String::new(),
+            GitFault::Refused(said) => format!(": {}", said.escape_debug()),
+            GitFault::Nonsense => ": git gave an answer that makes no sense".to_owned(),
+        };
+        let message = format!("`{name}` cannot be read at the Git revision `{revision}`{why}");
+        self.collected.fault(rule, &name, message, help);
+    }
+
+    /// As for a directory; a path that the revision does not have looks the same.
+    fn refuse_nothing(&mut self) {
+        if self.collected.documents.files.is_empty() && self.collected.findings.is_empty() {
+            let (name, revision) = (shown(self.directory), self.revision.escape_debug());
+            let message = format!("the Git revision `{revision}` has no YAML files in `{name}`");
+            let help = "name the directory that holds the pools; an empty one never means that everything should go";
+            self.collected.fault("empty-directory", &name, message, help);
+        }
+    }
+}
