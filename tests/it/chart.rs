@@ -15,6 +15,7 @@ use super::support::{Folder, repository};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cilium-ipam";
 const KUBELET: &str = "system:node:n1";
+const VIEWER: &str = "viewer";
 
 /// A server that notes every request, and the file that it notes them in.
 struct Installed {
@@ -37,7 +38,7 @@ impl Installed {
                 "--authorization-mode=Node".to_owned(),
                 "--enable-admission-plugins=NodeRestriction".to_owned(),
             ],
-            users: vec![kubelet],
+            users: vec![kubelet, User::named(VIEWER)],
             ..Options::default()
         };
         let server = Server::start(cilium, Some("1.19.3"), options, &[Program::Helm]);
@@ -112,8 +113,11 @@ impl Installed {
         let mut rights = BTreeSet::new();
         for kind in ["clusterroles", "roles"] {
             let ours = plane.list(&format!("{RBAC}/{kind}")).unwrap();
-            for role in ours.iter().filter(|role| role["metadata"]["labels"]["app.kubernetes.io/name"] == "cilium-ipam")
-            {
+            let labels = |role: &Value| role["metadata"]["labels"].clone();
+            let is_for_people = |role: &Value| labels(role)["app.kubernetes.io/component"] == "people";
+            let is_its_own =
+                |role: &&Value| labels(role)["app.kubernetes.io/name"] == "cilium-ipam" && !is_for_people(role);
+            for role in ours.iter().filter(is_its_own) {
                 let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
                 for rule in role["rules"].as_array().unwrap() {
                     for verb in texts(&rule["verbs"]) {
@@ -241,6 +245,7 @@ fn installed_and_upgraded_with_what_it_needs_and_no_more() {
     until("the Service asks for its address", || plane.get(path).unwrap()["metadata"]["annotations"].is_object());
     installed.all_is_told();
     the_server_refuses(&installed, &plane.client_for(KUBELET).unwrap());
+    a_viewer_may_look(&installed);
 
     let before = plane.get(&format!("{GROUP}/ippools/a")).unwrap()["metadata"]["uid"].clone();
     let told = installed.make("cilium-ipam-upgrade", "--set writePaths.service=true --set replicas=3");
@@ -255,6 +260,20 @@ fn installed_and_upgraded_with_what_it_needs_and_no_more() {
     installed.every_right_is_used_and_none_is_missing();
     installed.make("cilium-ipam-uninstall", "");
     plane.get(&format!("{GROUP}/ippools/a")).unwrap();
+}
+
+/// The role that the cluster's own role `view` takes in.
+fn a_viewer_may_look(installed: &Installed) {
+    let plane = &installed.server.plane;
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cilium-ipam-view"});
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": VIEWER});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": VIEWER}, "roleRef": role, "subjects": [subject]});
+    plane.create(&format!("{RBAC}/clusterrolebindings"), &binding).unwrap();
+    let viewer = plane.client_for(VIEWER).unwrap();
+    until("a viewer may look", || viewer.list(&format!("{GROUP}/ippools")).is_ok());
+    let error = viewer.delete(&format!("{GROUP}/ippools/a")).unwrap_err().to_string();
+    assert!(error.contains("forbidden"), "{error}");
 }
 
 /// What its admission policies say no to.
@@ -292,6 +311,34 @@ fn the_server_refuses(installed: &Installed, kubelet: &Client) {
     for size in [json!(24), json!({"ipv4": 24, "ipv6": 64})] {
         assert_eq!(refusal("b", json!({"cidrs": ["10.30.0.0/16"], "blockSize": size})), "");
     }
+}
+
+#[test]
+fn a_revoked_token_ends_its_work_until_there_is_another_one() {
+    let installed = Installed::new(&kubernetes("1.19.3", None), "");
+    let plane = &installed.server.plane;
+    installed.create("ippools", &pool("a", "10.20.0.0/16", "a"));
+    let operator = installed.operator();
+    operator.until("leads", json!({}));
+    installed.server.nodes([in_rack("n1", "a")]);
+    operator.written("n1");
+    let path = "/api/v1/namespaces/kube-system/serviceaccounts";
+    plane.delete(&format!("{path}/cilium-ipam")).unwrap();
+    // The server remembers a token for ten seconds.
+    let why = loop {
+        let line = operator.until("stands-by", json!({}));
+        if line["why"].as_str().unwrap().contains("Unauthorized") {
+            break line;
+        }
+    };
+    installed.server.nodes([in_rack("n2", "a")]);
+    assert!(installed.server.pod_cidrs()["n2"].is_empty(), "{why}");
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "cilium-ipam"}});
+    plane.create(path, &account).unwrap();
+    // In the place of the old one, as a kubelet does it.
+    plane.kubeconfig_for_service_account("kube-system", "cilium-ipam").unwrap();
+    operator.until("leads", json!({}));
+    assert_eq!(operator.written("n2"), json!(["10.20.1.0/24"]));
 }
 
 #[test]

@@ -276,6 +276,55 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
 }
 
 #[test]
+fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
+    let library = format!("usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+    let Some(library) = testbed::debian_file("libfaketime", &library).unwrap() else { return };
+    let server = server();
+    server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
+    let clock = server.folder.join("clock");
+    let jump = |by: &str| {
+        server.folder.write("clock~", by);
+        std::fs::rename(server.folder.join("clock~"), &clock).unwrap();
+    };
+    jump("+0");
+    let variables = [
+        ("LD_PRELOAD", library.to_str().unwrap()),
+        ("FAKETIME_TIMESTAMP_FILE", clock.to_str().unwrap()),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let with_that_clock = || {
+        let arguments = ["operator", "--listen", "127.0.0.1:0"];
+        Running::start_with(server.folder.path(), server.plane.kubeconfig(), &arguments, &variables)
+    };
+    let first = with_that_clock();
+    first.until("leads", json!({}));
+    let second = operator_of(&server);
+    second.until("stands-by", json!({}));
+    for (index, by) in ["+7d", "-7d", "+0"].into_iter().enumerate() {
+        jump(by);
+        let name = format!("n{index}");
+        server.nodes([in_rack(&name, "a")]);
+        let written = first.until("written", json!({"kind": "Node", "name": name}));
+        let said = written["time"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let apart = said.duration_since(jiff::Timestamp::now()).as_hours().abs();
+        assert_eq!(apart > 24, by != "+0", "the clock did jump: {written}");
+    }
+    assert!(second.lines.try_iter().all(|line| line["event"] != "leads"), "the Lease was never free");
+    // One that stands by with a wrong clock takes over no sooner and no later.
+    let third = with_that_clock();
+    third.until("stands-by", json!({}));
+    jump("+7d");
+    server.nodes([in_rack("n7", "a")]);
+    first.written("n7");
+    assert!(third.lines.try_iter().all(|line| line["event"] != "leads"), "by its clock the Lease is a week old");
+    first.kill();
+    second.kill();
+    server.nodes([in_rack("n8", "a")]);
+    assert_eq!(third.written("n8"), json!(["10.20.4.0/24"]));
+}
+
+#[test]
 fn definitions_that_come_late_or_go_never_mean_that_nothing_is_asked_for() {
     let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
     let operator = operator_of(&server);

@@ -23,8 +23,14 @@ pub struct Running {
 impl Running {
     /// Starts it with these arguments, with lines as JSON.
     pub fn start(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> Running {
+        Running::start_with(folder, kubeconfig, arguments, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub fn start_with(folder: &Path, kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Running {
         let all = [arguments, &["--output", "json", "--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
         let mut command = program(folder, &all);
+        command.envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();

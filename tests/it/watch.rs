@@ -152,3 +152,24 @@ fn a_cluster_in_a_file_is_refused_and_so_are_faulty_files_at_the_beginning() {
     let refused = folder.run(&["watch", "--cluster", "cluster.json"]).expect(1);
     assert!(refused.stderr.contains("watch an API server"), "{}", refused.stderr);
 }
+
+#[test]
+fn claims_of_a_newer_version_are_not_overwritten() {
+    let server = server();
+    let watching = watching(&server, &[]);
+    server.nodes([in_rack("n1", "a")]);
+    watching.written("n1");
+    let path = "/api/v1/namespaces/kube-system/configmaps/cilium-ipam-claims";
+    let claims = |text: &str| server.plane.patch(path, &json!({"data": {"claims.json": text}})).unwrap();
+    let newer = r#"{"format_version":"2.0","leases":[]}"#;
+    claims(newer);
+    let trouble = watching.until("trouble", json!({}));
+    assert!(trouble["why"].as_str().unwrap().contains("format version 2.0"), "{trouble}");
+    server.nodes([in_rack("n2", "a")]);
+    server.run(&["apply", "--auto-approve"]).expect(8);
+    assert_eq!(server.plane.get(path).unwrap()["data"]["claims.json"], newer);
+    assert!(server.pod_cidrs()["n2"].is_empty(), "nobody knows what is spoken for");
+    claims(r#"{"format_version":"1.0"}"#);
+    assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));
+    watching.until("recovered", json!({}));
+}

@@ -17,13 +17,21 @@ const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 /// # Errors
 /// When it cannot be unpacked.
 pub fn debian(package: &str, program: &str) -> Result<Option<PathBuf>> {
+    debian_file(package, &format!("usr/bin/{program}"))
+}
+
+/// A file of a package, by its path from the root; `None` where Debian cannot be reached, which is said on standard error.
+///
+/// # Errors
+/// When it cannot be unpacked.
+pub fn debian_file(package: &str, file: &str) -> Result<Option<PathBuf>> {
     let folder = std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
     let cache = folder.join("debian").join(package);
     fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
     lock.lock().map_err(Error::file(&lock_path))?;
-    let path = cache.join("root/usr/bin").join(program);
+    let path = cache.join("root").join(file);
     if path.exists() {
         return Ok(Some(path));
     }

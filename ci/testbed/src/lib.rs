@@ -30,7 +30,7 @@ mod wait;
 pub use cilium::{CiliumInstallation, install_cilium, install_crds};
 pub use client::Client;
 pub use control_plane::{ControlPlane, Options, User};
-pub use debian::debian;
+pub use debian::{debian, debian_file};
 pub use error::{Error, Result};
 pub use kwok::Kubelets;
 pub use operator::{ControllerManager, Operator};
