@@ -8,7 +8,7 @@ use super::{OnNews, Work};
 use crate::cluster::{Cluster, ClusterError, Follow, Touched};
 use crate::model::NodeName;
 use crate::net::{Block, Range};
-use crate::observed::{Observed, Reader};
+use crate::observed::{Node, Observed, Reader};
 use crate::plan::{Change, Newcomers, Plan, Standing, node_changes};
 use crate::run::{Job, Loaded, LostRaces};
 
@@ -23,6 +23,8 @@ pub(super) struct Known {
     loaded: Arc<Loaded>,
     /// What each node shows.
     blocks: BTreeMap<NodeName, BTreeSet<Block>>,
+    /// Nodes that were served, as they were before: that their block shows is no news.
+    served: BTreeMap<NodeName, Arc<Node>>,
     /// When all must be planned again.
     due: Instant,
 }
@@ -40,7 +42,7 @@ impl Known {
         let freed = observed.claims_in_force(rest).resting.into_values().map(|resting| resting.free_at).min();
         let freed = freed.and_then(|at| Duration::try_from(at.duration_since(observed.at)).ok());
         let due = Instant::now() + freed.map_or(interval, |freed| freed.clamp(SOON, interval.max(SOON)));
-        Some(Known { standing, loaded: loaded.clone(), blocks, due })
+        Some(Known { standing, loaded: loaded.clone(), blocks, served: BTreeMap::new(), due })
     }
 
     /// All is planned again after this time at the latest.
@@ -63,13 +65,18 @@ impl Known {
                 Some(node) if now.is_none() && had_none => {
                     joined.push((node.clone(), seen.cilium_nodes.get(&name).cloned()));
                 }
-                // Something else of it has changed.
-                Some(_) if now.is_some() && now == before => self.within(SOON),
+                Some(node) if now.is_some() && now == before => {
+                    if !self.served.remove(&name).is_some_and(|before| differs_by_its_block(&before, node)) {
+                        // Something else of it has changed.
+                        self.within(SOON);
+                    }
+                }
                 // What it had stays taken until then.
                 None if now.is_none() => self.within(SOON),
                 Some(_) | None => return None,
             }
         }
+        self.served.extend(joined.iter().map(|(node, _)| (node.name.clone(), node.clone())));
         let Observed { claims, at, .. } = seen;
         let newcomers = self.standing.newcomers(&self.loaded.desired, claims, at, joined)?;
         let are_served = newcomers.blocked.is_empty() && newcomers.changes.iter().all(Change::gives_to_a_new_node);
@@ -86,6 +93,31 @@ impl Known {
     fn is_due(&self) -> bool {
         self.due <= Instant::now()
     }
+}
+
+/// Whether nothing else than what tells of its block differs between two versions of a Node.
+fn differs_by_its_block(one: &Node, other: &Node) -> bool {
+    // Every field is named, so that a new one cannot be forgotten here.
+    let Node {
+        name,
+        uid,
+        resource_version: _,
+        created,
+        labels,
+        spec: _,
+        annotation: _,
+        old_annotation: _,
+        shown: _,
+        unreadable_spec,
+        unreadable_annotation,
+        attention,
+        protection,
+        addresses,
+        authors: _,
+    } = one;
+    (name, uid, created, labels) == (&other.name, &other.uid, &other.created, &other.labels)
+        && (unreadable_spec, unreadable_annotation) == (&other.unreadable_spec, &other.unreadable_annotation)
+        && (attention, protection, addresses) == (&other.attention, &other.protection, &other.addresses)
 }
 
 fn shown(observed: &Observed) -> BTreeMap<NodeName, BTreeSet<Block>> {
