@@ -161,6 +161,7 @@ impl Told<'_> {
             }
             CustomKind::Policy => {
                 let blocked = self.overview.map_or(0, |overview| count(overview.blocked.len()));
+                sayings.extend(self.overview.map(refused));
                 let conditions = self.conditions(object, sayings);
                 json!(PolicyStatus { observed_generation, waiting: count(self.waiting), blocked, conditions })
             }
@@ -242,6 +243,13 @@ fn exhausted(pool: &PoolOverview) -> Saying {
     match &pool.exhausted {
         Some(why) => saying("Exhausted", ConditionStatus::True, "NodesWithoutBlock", why.clone()),
         None => saying("Exhausted", ConditionStatus::False, "Enough", "every node that asked has its block"),
+    }
+}
+
+fn refused(overview: &Overview) -> Saying {
+    match overview.refusals.as_slice() {
+        [] => saying("Refused", ConditionStatus::False, "WithinLimits", "no limit and no protection is in the way"),
+        refusals => saying("Refused", ConditionStatus::True, "LimitOrProtection", refusals.join("; ")),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Overview {
     pub nodes: usize,
     /// What must wait, and why.
     pub blocked: BTreeMap<Target, String>,
+    /// Limits and protections that are in the way, each with the way out.
+    pub refusals: Vec<String>,
     /// How often each rule found something.
     pub findings: BTreeMap<(Severity, Rule), usize>,
 }
@@ -96,6 +98,7 @@ impl Overview {
             pins: desired.pins.keys().map(|node| (node.clone(), pin(node))).collect(),
             service_pins: desired.service_pins.keys().map(|name| (name.clone(), service_pin(name))).collect(),
             nodes: observed.nodes.len(),
+            refusals: plan.refusals.iter().map(|one| format!("{}; {}", one.message, one.help)).collect(),
             findings,
             blocked,
         }

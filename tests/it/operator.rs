@@ -265,6 +265,19 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     server.plane.delete(&format!("{GROUP}/ippools/faulty")).unwrap();
     assert_eq!(second.written("n3"), json!(["10.20.2.0/24"]));
 
+    condition(&server, "policies/default", "Refused", "WithinLimits");
+    server
+        .plane
+        .patch(&format!("{GROUP}/policies/default"), &json!({"spec": {"limits": {"assign": {"count": 1}}}}))
+        .unwrap();
+    second.until("in-force", json!({}));
+    server.nodes([in_rack("n5", "a"), in_rack("n6", "a"), in_rack("n7", "a")]);
+    let status = condition(&server, "policies/default", "Refused", "LimitOrProtection");
+    assert!(status.to_string().contains("assign"), "{status}");
+    let unlimited = json!({"spec": {"limits": null}});
+    server.plane.patch(&format!("{GROUP}/policies/default"), &unlimited).unwrap();
+    condition(&server, "policies/default", "Refused", "WithinLimits");
+
     // One that ends by itself lets the next one lead at once.
     let third = operator_of(&server);
     third.until("stands-by", json!({}));
@@ -272,7 +285,7 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     third.until("leads", json!({}));
     server.plane.restart_apiserver(Ending::Killed).unwrap();
     server.nodes([in_rack("n4", "a")]);
-    assert_eq!(third.written("n4"), json!(["10.20.3.0/24"]));
+    assert_eq!(third.written("n4"), json!(["10.20.6.0/24"]));
 }
 
 #[test]
