@@ -62,6 +62,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         let message = "a saved plan names its waivers itself; plan again with --waive".to_owned();
         return Err(Failure::Failed(message));
     }
+    if let (Some(_), Some(commit)) = (&saved, &location.revision) {
+        let directory = location.directory.display();
+        output::warn(&format!("files of `{directory}`, from where you are, at commit {}", printable(commit)));
+    }
     let mut loaded = load_valid(&location)?;
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
@@ -87,14 +91,18 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 impl Arguments {
-    /// Where the files are: a saved plan is of its own files, and of its own revision.
+    /// Where the files are: a saved plan is of its own files, and of its own commit. Taking back is judged by the files as they are now.
     fn location(&self, saved: Option<&PlanDocument>) -> Result<Location, Failure> {
-        let Some(PlanDocument { source, .. }) = saved else { return Ok(self.revision.of(&self.what)) };
-        if self.revision.revision.is_some() {
-            let message = "a saved plan names its revision itself; plan again with --revision".to_owned();
-            return Err(Failure::Failed(message));
-        }
-        let location = Location { directory: PathBuf::from(&source.directory), revision: source.revision.clone() };
+        let Some(PlanDocument { source, intent, .. }) = saved else { return Ok(self.revision.of(&self.what)) };
+        let directory = PathBuf::from(&source.directory);
+        let location = match intent {
+            Intent::Undo => self.revision.of(&directory),
+            Intent::Files if self.revision.revision.is_some() => {
+                let message = "a saved plan is of its own files: leave --revision out, or plan again with it";
+                return Err(Failure::Failed(message.to_owned()));
+            }
+            Intent::Files => Location { directory, revision: source.revision.clone() },
+        };
         if location.revision.is_none() && !location.directory.exists() {
             let (plan, directory) = (self.what.display(), location.directory.display());
             let message =
@@ -123,8 +131,7 @@ async fn locked(
     if !refusals.is_empty() {
         return Err(Failure::Refused(refusals.iter().map(RefusalDocument::from).collect()));
     }
-    let mut undo =
-        UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory, job.loaded.revision.clone());
+    let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
     if !changes.is_empty() {
         undo.claim_place()?;
         undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;

@@ -107,7 +107,7 @@ fn human(news: &News<'_>) -> String {
             }
         }
         News::Waiting(waiting) => human_waiting(waiting),
-        News::Planned(_) | News::Sending(_) | News::Conflict(_) => String::new(),
+        News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => String::new(),
         News::Undone(target, pause) => {
             let what = format!("{target}: somebody undoes what is written; left alone for {} s", pause.as_secs());
             line(Paint::Red.on("undone"), &printable(&what))
@@ -181,7 +181,7 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::Undone(target, pause) => {
             json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
         }
-        News::Planned(_) | News::Sending(_) | News::Conflict(_) => return None,
+        News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => return None,
         News::Trouble(why) => json!({"event": "trouble", "why": why}),
         News::Recovered => json!({"event": "recovered"}),
         News::Leads => json!({"event": "leads"}),

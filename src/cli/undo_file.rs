@@ -30,7 +30,6 @@ pub(super) struct UndoFile {
     path: PathBuf,
     naming: Naming,
     directory: String,
-    revision: Option<String>,
 }
 
 /// Who named the file.
@@ -41,13 +40,12 @@ enum Naming {
 }
 
 impl UndoFile {
-    pub(super) fn new(path: Option<&Path>, now: Timestamp, directory: &Path, revision: Option<String>) -> UndoFile {
+    pub(super) fn new(path: Option<&Path>, now: Timestamp, directory: &Path) -> UndoFile {
         let by_time = || PathBuf::from(format!("undo-{}.json", now.strftime("%Y%m%dT%H%M%SZ")));
         UndoFile {
             path: path.map_or_else(by_time, Path::to_owned),
             naming: if path.is_some() { Naming::Person } else { Naming::Time },
             directory: directory.to_string_lossy().into_owned(),
-            revision,
         }
     }
 
@@ -76,7 +74,6 @@ impl UndoFile {
 
     pub(super) fn write(&mut self, changes: &[&Change], desired: &Desired, observed: &Observed) -> Result<(), Failure> {
         let document = PlanDocument::undoing(changes, &self.directory, desired, observed);
-        let document = document.of_revision(self.revision.clone());
         replace_file(&self.path, &output::json_text(&document)?).map_err(|error| self.fault(&error))
     }
 

@@ -183,7 +183,9 @@ impl Told<'_> {
             (false, Some(fault)) => {
                 let file = fault.origin.as_ref().map(|origin| format!("{} has faults", origin.file));
                 let what = file.unwrap_or_else(|| fault.message.clone());
-                let message = format!("{what}, and nothing new is in force until that is mended");
+                let is_brake = object.kind == CustomKind::Policy && object.spec["paused"] == true;
+                let brake = if is_brake { "the pause is in force; besides, " } else { "" };
+                let message = format!("{brake}{what}, and nothing new is in force until that is mended");
                 saying("Ready", ConditionStatus::False, "OthersInvalid", message)
             }
             (false, None) => saying("Ready", ConditionStatus::Unknown, "Pending", "it was not read yet"),

@@ -10,7 +10,7 @@ use super::schema::{DocumentKind, IpPoolDocument, NodeAssignmentDocument, Policy
 use super::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use super::tree::{Document, Step};
 use super::{
-    Desired, Documents, ServicePin, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
+    Activity, Desired, Documents, ServicePin, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
     lower_service_pin, structure, yaml,
 };
 use crate::model::{Finding, Origin, Rule, Severity};
@@ -110,7 +110,12 @@ impl Lowering {
             }
             DocumentKind::Policy => {
                 if let Some(spec) = context.typed::<PolicyDocument>(readable).and_then(|written| written.spec) {
+                    // Where there are several, which is a fault, one brake is enough.
+                    let before = self.desired.policy.activity;
                     self.desired.policy = lower_policy::lower(&mut context, &spec);
+                    if before == Activity::Paused {
+                        self.desired.policy.activity = before;
+                    }
                 }
             }
         }

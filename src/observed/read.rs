@@ -340,7 +340,7 @@ pub enum Understood {
 }
 
 impl Understood {
-    /// `None` for other kinds, and for objects with faults: those are told of whenever the object itself is read.
+    /// `None` for other kinds, and for objects that cannot be taken as they are: those are told of whenever the object itself is read.
     pub fn of(kind: ObservedKind, json: &str) -> Option<Understood> {
         match kind {
             ObservedKind::Node => read_node(&parse(json).ok()?).0.map(|node| Understood::Node(Arc::new(node))),

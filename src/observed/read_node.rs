@@ -39,7 +39,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
     (Some(node), Vec::new())
 }
 
-/// The CiliumNode, unless its name is impossible, and every block that it shows.
+/// The CiliumNode; where its name is impossible, the blocks that nobody may get for its sake.
 pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>, Vec<Block>) {
     let mut unreadable = Vec::new();
     let mut pod_cidrs = Vec::new();

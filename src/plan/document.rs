@@ -14,7 +14,7 @@ use super::{Plan, digest};
 use crate::lbipam::AddressPoolManifest;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.3";
+pub const FORMAT_VERSION: &str = "1.4";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

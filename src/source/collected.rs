@@ -10,6 +10,9 @@ use crate::model::{Finding, Origin, Rule, Severity};
 /// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
 pub(super) const LARGEST_FILE: u64 = 8 * 1024 * 1024;
 
+/// Largest size of all files of a revision together, in bytes.
+pub(super) const LARGEST_TOTAL: u64 = 256 * 1024 * 1024;
+
 /// What was collected so far.
 #[derive(Debug, Default)]
 pub(super) struct Collected {

@@ -1,8 +1,35 @@
 //! Asks `git` for what a repository has. Never writes, fetches or runs what the repository names: no hook, no filter, no remote helper.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::collected::LARGEST_TOTAL;
+
+/// How long git may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longest answer, in bytes: more than [`LARGEST_TOTAL`] and as much again for the list of files.
+const LONGEST_ANSWER: u64 = 512 * 1024 * 1024;
+
+/// Longest complaint that is read, in bytes.
+const LONGEST_COMPLAINT: u64 = 64 * 1024;
+
+/// What points git to another repository than that of the folder: whoever calls us from a hook has some of it set. Further objects, as a
+/// hook has them before a push is taken, do no harm.
+const ELSEWHERE: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+];
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -13,6 +40,12 @@ pub(super) enum GitFault {
     Refused(String),
     /// Its answer makes no sense.
     Nonsense,
+    /// It could be one or another.
+    Ambiguous,
+    /// What is asked for lies in the folder where git keeps its own.
+    InsideGit,
+    /// It says more than can be held, or nothing for too long.
+    TooMuch,
 }
 
 /// A file of a tree.
@@ -41,7 +74,14 @@ pub(super) struct Git<'g> {
 impl Git<'_> {
     fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
         let mut command = Command::new("git");
-        command.arg("--no-replace-objects").arg("-C").arg(self.folder).args(arguments);
+        for name in ELSEWHERE {
+            command.env_remove(name);
+        }
+        command
+            .args(["--no-replace-objects", "-c", "core.warnAmbiguousRefs=true"])
+            .arg("-C")
+            .arg(self.folder)
+            .args(arguments);
         // A partial clone would fetch what it lacks; older programs know only the second way to forbid it.
         command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_LITERAL_PATHSPECS", "1").env("LC_ALL", "C");
@@ -51,19 +91,20 @@ impl Git<'_> {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(GitFault::Missing)?;
-        let stdin = child.stdin.take();
-        let output = std::thread::scope(|scope| {
-            // It answers while it is asked, and neither side may wait for the other.
-            scope.spawn(|| stdin.map(|mut stdin| stdin.write_all(input)));
-            child.wait_with_output()
-        });
-        let output = output.map_err(GitFault::Missing)?;
-        if output.status.success() {
-            return Ok(output.stdout);
+        let Some((answer, said)) = converse(&mut child, input) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(GitFault::TooMuch);
+        };
+        let status = child.wait().map_err(GitFault::Missing)?;
+        if said.contains(" is ambiguous") {
+            return Err(GitFault::Ambiguous);
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().trim_start_matches("fatal: ");
-        Err(GitFault::Refused(said.lines().next().unwrap_or_default().to_owned()))
+        if status.success() {
+            return Ok(answer);
+        }
+        let fatal = said.lines().find(|line| line.starts_with("fatal: ")).or(said.lines().next());
+        Err(GitFault::Refused(fatal.unwrap_or_default().trim_start_matches("fatal: ").to_owned()))
     }
 
     fn line(&self, arguments: &[&str]) -> Result<String, GitFault> {
@@ -76,9 +117,16 @@ impl Git<'_> {
         self.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"])
     }
 
-    /// The folder, from the top of the repository; empty or ending in a slash.
+    /// The folder, from the top of the repository; empty or ending in a slash. A bare repository is its own top.
     pub(super) fn prefix(&self) -> Result<String, GitFault> {
-        self.line(&["rev-parse", "--show-prefix"])
+        let answer = self.line(&["rev-parse", "--is-inside-git-dir", "--is-bare-repository", "--absolute-git-dir"])?;
+        let mut lines = answer.lines();
+        let (inside, bare, directory) = (lines.next(), lines.next(), lines.next().unwrap_or_default());
+        if inside != Some("true") {
+            return self.line(&["rev-parse", "--show-prefix"]);
+        }
+        let is_its_top = std::fs::canonicalize(self.folder).is_ok_and(|folder| folder == Path::new(directory));
+        if bare == Some("true") && is_its_top { Ok(String::new()) } else { Err(GitFault::InsideGit) }
     }
 
     /// The id of the commit that a revision means.
@@ -87,9 +135,13 @@ impl Git<'_> {
         if revision.starts_with('-') || revision.contains('\0') {
             return Err(GitFault::Refused("it is no name of a revision".to_owned()));
         }
-        let id = self.line(&["rev-parse", "--verify", "--quiet", &format!("{revision}^{{commit}}")])?;
+        // Not quiet: then it would not say either that a name has two meanings.
+        let id = match self.line(&["rev-parse", "--verify", &format!("{revision}^{{commit}}")]) {
+            Err(GitFault::Refused(_)) => return Err(GitFault::Refused("the clone has no such commit".to_owned())),
+            answer => answer?,
+        };
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(GitFault::Nonsense);
+            return Err(GitFault::Refused("it names no single commit".to_owned()));
         }
         Ok(id)
     }
@@ -109,6 +161,29 @@ impl Git<'_> {
         let answer = self.run(&["cat-file", "--batch"], asked.as_bytes())?;
         contents_of(&answer, ids).ok_or(GitFault::Nonsense)
     }
+}
+
+/// Its answer and its complaints; `None` where the answer is too long or does not come.
+fn converse(child: &mut Child, input: &[u8]) -> Option<(Vec<u8>, String)> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take()?, child.stderr.take()?);
+    let (sender, answers) = channel();
+    let (complainer, complaints) = channel();
+    let input = input.to_vec();
+    // It answers while it is asked, and neither side may wait for the other.
+    std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
+    std::thread::spawn(move || sender.send(read(stdout, LONGEST_ANSWER)));
+    std::thread::spawn(move || complainer.send(read(stderr, LONGEST_COMPLAINT)));
+    let answer = answers.recv_timeout(PATIENCE).ok()?.ok()?;
+    let said = complaints.recv_timeout(PATIENCE).ok()?.ok()?;
+    let is_whole = answer.len() as u64 <= LONGEST_ANSWER;
+    is_whole.then(|| (answer, String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// No more than a byte beyond the limit.
+fn read(from: impl Read, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// `<mode> <type> <id> <size>\t<path>`

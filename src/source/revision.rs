@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Found;
-use super::collected::{Collected, LARGEST_FILE, is_yaml, shown};
+use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
 use super::git::{EntryKind, Git, GitFault, TreeEntry};
 
 /// A directory in a repository, which need not be in the work tree.
@@ -20,6 +20,13 @@ impl InRepository {
         let folder = absolute.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new("/"));
         let rest = absolute.strip_prefix(folder).unwrap_or(Path::new("")).to_owned();
         InRepository { folder: folder.to_owned(), rest }
+    }
+
+    /// A link of the work tree on the way: where it leads, or whether it is in the commit at all, is another question.
+    fn link(&self) -> Option<&Path> {
+        let below_the_top = self.folder.ancestors().take_while(|ancestor| !ancestor.join(".git").exists());
+        let has_top = self.folder.ancestors().any(|ancestor| ancestor.join(".git").exists());
+        below_the_top.filter(|_| has_top).find(|ancestor| ancestor.is_symlink())
     }
 }
 
@@ -48,6 +55,12 @@ impl Reading<'_> {
     /// The commit, once its id is known.
     fn commit(&mut self) -> Option<String> {
         let at = InRepository::of(self.directory);
+        if let Some(link) = at.link() {
+            let name = shown(link);
+            let message = format!("`{name}` is a link in the work tree, and what it leads to is not of the revision");
+            self.collected.fault("link-in-revision", &name, message, "name the directory itself");
+            return None;
+        }
         let git = Git { folder: &at.folder };
         let prefix = git.prefix().map_err(|fault| self.no_repository(&fault)).ok()?;
         let commit = git.commit(self.revision).map_err(|fault| self.no_commit(&fault)).ok()?;
@@ -55,14 +68,18 @@ impl Reading<'_> {
         let path = path.trim_end_matches('/');
         let read = git.files(&commit, path).and_then(|entries| self.files(&git, path, entries));
         if let Err(fault) = read {
-            self.fault("unreadable-revision", &fault, "see what `git fsck` says of the repository");
+            self.fault(
+                "unreadable-revision",
+                &fault,
+                "a partial clone does not have everything, so use a full one; or see what `git fsck` says",
+            );
         }
-        self.refuse_nothing();
+        self.refuse_nothing(path);
         Some(commit)
     }
 
     fn files(&mut self, git: &Git<'_>, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
-        let mut wanted = Vec::new();
+        let (mut wanted, mut total) = (Vec::new(), 0_u64);
         for entry in entries {
             let name = entry.path.strip_prefix(path).unwrap_or(&entry.path).trim_start_matches('/').to_owned();
             if name.split('/').any(|part| part.starts_with('.')) {
@@ -85,8 +102,14 @@ impl Reading<'_> {
                 EntryKind::File if entry.size.is_some_and(|size| size > LARGEST_FILE) => {
                     self.collected.too_large(&shown)
                 }
-                EntryKind::File => wanted.push((shown, entry.id)),
+                EntryKind::File => {
+                    total = total.saturating_add(entry.size.unwrap_or_default());
+                    wanted.push((shown, entry.id));
+                }
             }
+        }
+        if total > LARGEST_TOTAL {
+            return Err(GitFault::TooMuch);
         }
         let ids: Vec<&str> = wanted.iter().map(|(_, id)| id.as_str()).collect();
         for (content, (name, _)) in git.contents(&ids)?.into_iter().zip(&wanted) {
@@ -96,40 +119,59 @@ impl Reading<'_> {
     }
 
     fn no_repository(&mut self, fault: &GitFault) {
-        let help = match fault {
-            GitFault::Missing(_) => "install git, or leave --revision out",
-            GitFault::Refused(_) | GitFault::Nonsense => "name a directory in a clone, or leave --revision out",
+        let (rule, help) = match fault {
+            GitFault::Missing(_) => ("git-missing", "install git where it is found, or leave --revision out"),
+            GitFault::Refused(said) if said.contains("dubious ownership") => {
+                ("no-repository", "if you trust its owner: git config --global --add safe.directory DIRECTORY")
+            }
+            GitFault::Refused(said) if !said.starts_with("not a git repository") => {
+                ("no-repository", "make `git rev-parse` work there first")
+            }
+            GitFault::InsideGit => {
+                ("no-repository", "name a directory of the work tree, or the top of a bare repository")
+            }
+            _ => ("no-repository", "name a directory in a clone, or leave --revision out"),
         };
-        self.fault("no-repository", fault, help);
+        self.fault(rule, fault, help);
     }
 
     fn no_commit(&mut self, fault: &GitFault) {
-        self.fault(
-            "unknown-revision",
-            fault,
-            "name a branch, a tag or a commit that the clone has; `git fetch` gets new ones",
-        );
+        let help = match fault {
+            GitFault::Ambiguous => "say which is meant: refs/heads/NAME, refs/tags/NAME, or a whole id",
+            _ => {
+                "name a branch, a tag or a commit that the clone has; `git fetch` gets new ones, `git fetch --unshallow` old ones"
+            }
+        };
+        self.fault("unknown-revision", fault, help);
     }
 
     fn fault(&mut self, rule: &'static str, fault: &GitFault, help: &str) {
         let (name, revision) = (shown(self.directory), self.revision.escape_debug());
         let why = match fault {
             GitFault::Missing(error) => format!(": git cannot be run: {error}"),
-            GitFault::Refused(said) if said.is_empty() => String::new(),
-            GitFault::Refused(said) => format!(": {}", said.escape_debug()),
+            GitFault::Refused(said) => format!(": {}", printable(said)),
             GitFault::Nonsense => ": git gave an answer that makes no sense".to_owned(),
+            GitFault::Ambiguous => ": the name has several meanings".to_owned(),
+            GitFault::TooMuch => ": it is too much, or git does not answer".to_owned(),
+            GitFault::InsideGit => ": it lies where git keeps its own files".to_owned(),
         };
         let message = format!("`{name}` cannot be read at the Git revision `{revision}`{why}");
         self.collected.fault(rule, &name, message, help);
     }
 
     /// As for a directory; a path that the revision does not have looks the same.
-    fn refuse_nothing(&mut self) {
+    fn refuse_nothing(&mut self, path: &str) {
         if self.collected.documents.files.is_empty() && self.collected.findings.is_empty() {
             let (name, revision) = (shown(self.directory), self.revision.escape_debug());
-            let message = format!("the Git revision `{revision}` has no YAML files in `{name}`");
-            let help = "name the directory that holds the pools; an empty one never means that everything should go";
+            let place = if path.is_empty() { "at the top".to_owned() } else { format!("in `{}`", path.escape_debug()) };
+            let message = format!("the Git revision `{revision}` has no YAML files {place} of the repository");
+            let help = "name the directory that holds the pools, from where you are; an empty one never means that everything should go";
             self.collected.fault("empty-directory", &name, message, help);
         }
     }
+}
+
+/// What git says, without what a terminal could take for more than text.
+fn printable(said: &str) -> String {
+    said.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

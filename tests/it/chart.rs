@@ -271,6 +271,11 @@ fn a_viewer_may_look(installed: &Installed) {
         "metadata": {"name": VIEWER}, "roleRef": role, "subjects": [subject]});
     plane.create(&format!("{RBAC}/clusterrolebindings"), &binding).unwrap();
     let viewer = plane.client_for(VIEWER).unwrap();
+    let labels = |name: &str| plane.get(&format!("{RBAC}/clusterroles/{name}")).unwrap()["metadata"]["labels"].clone();
+    let taken_in =
+        |name: &str, role: &str| labels(name)[format!("rbac.authorization.k8s.io/aggregate-to-{role}")] == "true";
+    assert!(["view", "edit", "admin"].iter().all(|role| taken_in("cilium-ipam-view", role)));
+    assert_eq!(["view", "edit", "admin"].map(|role| taken_in("cilium-ipam-edit", role)), [false, false, true]);
     until("a viewer may look", || viewer.list(&format!("{GROUP}/ippools")).is_ok());
     let error = viewer.delete(&format!("{GROUP}/ippools/a")).unwrap_err().to_string();
     assert!(error.contains("forbidden"), "{error}");

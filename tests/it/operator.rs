@@ -314,8 +314,27 @@ fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
     first.until("leads", json!({}));
     let second = operator_of(&server);
     second.until("stands-by", json!({}));
+    let lease =
+        || server.plane.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cilium-ipam-operator").unwrap();
+    let holder = lease()["spec"]["holderIdentity"].clone();
+    let renewed_by_that_clock = |by: &str| {
+        let is_week = |at: &str| {
+            at.parse::<jiff::Timestamp>().unwrap().duration_since(jiff::Timestamp::now()).as_hours().abs() > 24
+        };
+        // Seen so twice by those who stand by, who look every second, and renewed every other second.
+        for _ in 0..3 {
+            let version = lease()["metadata"]["resourceVersion"].clone();
+            until("the Lease is renewed", || {
+                let lease = lease();
+                let at = lease["spec"]["renewTime"].as_str().unwrap().to_owned();
+                lease["metadata"]["resourceVersion"] != version && is_week(&at) == (by != "+0")
+            });
+        }
+    };
     for (index, by) in ["+7d", "-7d", "+0"].into_iter().enumerate() {
         jump(by);
+        renewed_by_that_clock(by);
+        assert_eq!(lease()["spec"]["holderIdentity"], holder, "{by}");
         let name = format!("n{index}");
         server.nodes([in_rack(&name, "a")]);
         let written = first.until("written", json!({"kind": "Node", "name": name}));
@@ -328,6 +347,7 @@ fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
     let third = with_that_clock();
     third.until("stands-by", json!({}));
     jump("+7d");
+    renewed_by_that_clock("+7d");
     server.nodes([in_rack("n7", "a")]);
     first.written("n7");
     assert!(third.lines.try_iter().all(|line| line["event"] != "leads"), "by its clock the Lease is a week old");

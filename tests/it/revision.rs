@@ -8,7 +8,7 @@ use testbed::Options;
 
 use super::running::{Running, http_get};
 use super::server::{Server, kubernetes, node};
-use super::support::{Folder, KUBERNETES, cluster, node as node_json, pool};
+use super::support::{Folder, KUBERNETES, cluster, node as node_json, pool, program};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 const OTHER: &str = "{cidrs: [10.30.0.0/16], blockSize: 24}";
@@ -17,6 +17,8 @@ const OTHER: &str = "{cidrs: [10.30.0.0/16], blockSize: 24}";
 fn git(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("git");
     command.arg("-C").arg(folder).args(["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]);
+    // Without the person's environment: in a hook it names the person's repository.
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", folder);
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
     let output = command.args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -82,8 +84,28 @@ fn places_are_those_of_the_files_and_faults_are_told() {
     for unknown in ["nobody", "--all", "HEAD:pools", "HEAD..main", "", "no\nname"] {
         assert_eq!(rules(&folder, &[&format!("--revision={unknown}")]), ["unknown-revision"], "{unknown:?}");
     }
+    git(folder.path(), &["tag", "main", "HEAD~1"]);
+    assert_eq!(rules(&folder, &["--revision=main"]), ["unknown-revision"], "a branch and a tag");
+    assert_eq!(rules(&folder, &[".git/objects", "--revision", "HEAD"]), ["no-repository"]);
+    std::os::unix::fs::symlink("pools", folder.join("elsewhere")).unwrap();
+    assert_eq!(rules(&folder, &["elsewhere", "--revision", "HEAD"]), ["link-in-revision"]);
     let outside = Folder::new(&[("pools/a.yaml", &pool("a", POOL))]);
     assert_eq!(rules(&outside, &["--revision", "HEAD"]), ["no-repository"]);
+}
+
+#[test]
+fn a_hook_of_another_repository_and_a_bare_one() {
+    let (folder, _) = repository(&[("pools/a.yaml", &pool("a", POOL)), ("more/b.yaml", &pool("b", OTHER))]);
+    let (other, _) = repository(&[("pools/c.yaml", "no YAML: [")]);
+    let mut command = program(folder.path(), &["validate", "--revision", "HEAD"]);
+    command.env("GIT_DIR", other.join(".git")).env("GIT_WORK_TREE", other.path()).env("GIT_INDEX_FILE", "nowhere");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("valid: 1 pool,"), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    let bare = Folder::new(&[]);
+    git(bare.path(), &["clone", "--quiet", "--bare", folder.path().to_str().unwrap(), "bare.git"]);
+    let valid = bare.run(&["validate", "bare.git/pools", "--revision", "main"]).expect(0);
+    assert!(valid.stdout.starts_with("valid: 1 pool,"), "{}", valid.stdout);
 }
 
 #[test]
@@ -101,6 +123,7 @@ fn a_repository_runs_nothing_of_its_own() {
     assert!(!marker.exists());
     // A promised object that is missing would be fetched, by whatever the repository names.
     git(folder.path(), &["config", "remote.origin.url", &format!("ext::{touch}")]);
+    git(folder.path(), &["config", "protocol.ext.allow", "always"]);
     git(folder.path(), &["config", "remote.origin.promisor", "true"]);
     git(folder.path(), &["config", "extensions.partialClone", "origin"]);
     git(folder.path(), &["config", "core.repositoryFormatVersion", "1"]);
@@ -124,14 +147,15 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     commit(folder.path());
     let apply = ["apply", "plan.json", "--cluster", "cluster.json"];
     let refused = folder.run(&[&apply[..], &["--revision", "main"]].concat()).expect(1);
-    assert!(refused.stderr.contains("names its revision itself"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is of its own files"), "{}", refused.stderr);
     folder.run(&apply).expect(0);
     let written = folder.read("cluster.json");
     assert!(written.contains("10.20.0.0/24"), "of the commit that was planned: {written}");
-    let undo = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let undo = undo.filter(|name| name.starts_with("undo-")).next().unwrap();
+    let mut undo =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let undo = undo.find(|name| name.starts_with("undo-")).unwrap();
     let document: serde_json::Value = serde_json::from_str(&folder.read(&undo)).unwrap();
-    assert_eq!(document["source"]["revision"], id.as_str());
+    assert_eq!(document["source"]["revision"], serde_json::Value::Null, "it is judged by the files as they are then");
     folder.run(&["apply", &undo, "--cluster", "cluster.json"]).expect(0);
 }
 

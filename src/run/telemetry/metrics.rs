@@ -187,6 +187,9 @@ impl Metrics {
                 self.wrote(target, "superseded");
             }
             News::Waiting(waiting) => self.waiting(waiting),
+            News::Nodes(nodes) => {
+                self.nodes.set(*nodes as f64);
+            }
             News::Undone(..) => {
                 self.undone.inc();
             }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{OnNews, Work};
+use super::{News, OnNews, Work};
 use crate::cluster::{Cluster, ClusterError, Follow, Touched};
 use crate::model::NodeName;
 use crate::net::{Block, Range};
-use crate::observed::{Node, Observed, Reader};
+use crate::observed::{Node, ObjectVersion, Observed, Reader};
 use crate::plan::{Change, Newcomers, Plan, Standing, node_changes};
 use crate::run::{Job, Loaded, LostRaces};
 
@@ -23,8 +23,8 @@ pub(super) struct Known {
     loaded: Arc<Loaded>,
     /// What each node shows.
     blocks: BTreeMap<NodeName, BTreeSet<Block>>,
-    /// Nodes that were served, as they were before: that their block shows is no news.
-    served: BTreeMap<NodeName, Arc<Node>>,
+    /// Nodes that were served, as they and their CiliumNodes were before: that their block shows is no news.
+    served: BTreeMap<NodeName, (Arc<Node>, Option<ObjectVersion>)>,
     /// When all must be planned again.
     due: Instant,
 }
@@ -66,7 +66,11 @@ impl Known {
                     joined.push((node.clone(), seen.cilium_nodes.get(&name).cloned()));
                 }
                 Some(node) if now.is_some() && now == before => {
-                    if !self.served.remove(&name).is_some_and(|before| differs_by_its_block(&before, node)) {
+                    let other = seen.cilium_nodes.get(&name).map(|other| &other.version);
+                    let is_told = |(before, other_before): (Arc<Node>, Option<ObjectVersion>)| {
+                        differs_by_its_block(&before, node) && other_before.as_ref() == other
+                    };
+                    if !self.served.remove(&name).is_some_and(is_told) {
                         // Something else of it has changed.
                         self.within(SOON);
                     }
@@ -76,7 +80,9 @@ impl Known {
                 Some(_) | None => return None,
             }
         }
-        self.served.extend(joined.iter().map(|(node, _)| (node.name.clone(), node.clone())));
+        let before =
+            joined.iter().map(|(node, other)| (node.clone(), other.as_ref().map(|other| other.version.clone())));
+        self.served.extend(before.map(|(node, other)| (node.name.clone(), (node, other))));
         let Observed { claims, at, .. } = seen;
         let newcomers = self.standing.newcomers(&self.loaded.desired, claims, at, joined)?;
         let are_served = newcomers.blocked.is_empty() && newcomers.changes.iter().all(Change::gives_to_a_new_node);
@@ -162,6 +168,7 @@ impl<C: Follow> Work<'_, C> {
             if let Some(told) = &mut self.told.waiting {
                 told.nodes = told.nodes.max(known.blocks.len());
             }
+            on_news(News::Nodes(known.blocks.len()));
         }
         let due = known.due.saturating_duration_since(Instant::now());
         self.known = Some(known);

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::num::NonZeroUsize;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,8 @@ pub enum News<'n> {
     Planned(&'n Planned<'n>),
     /// What is not done, whenever that is something else than before.
     Waiting(&'n Waiting),
+    /// So many nodes are seen.
+    Nodes(usize),
     /// Somebody else was faster; it is planned again.
     Conflict(&'n Target),
     /// Somebody else undoes what we write; it is left alone for so long.
@@ -212,20 +215,41 @@ impl<C: Follow> Work<'_, C> {
                 () = tokio::time::sleep(due) => {}
             }
             self.tell_of_files(on_news);
-            let stop = Arc::new(Stop::default());
-            self.stop = stop.clone();
-            let round = self.round(on_news);
-            let mut round = std::pin::pin!(round);
-            due = tokio::select! {
-                due = &mut round => due,
-                () = &mut ending => {
-                    // Writes that are under way are waited for.
-                    stop.request();
-                    round.await;
-                    return;
-                }
-            };
+            self.stop = Arc::default();
+            let Some(after) = self.round_until(ending.as_mut(), on_news).await else { return };
+            due = after;
         }
+    }
+
+    /// One round; `None` is the end of all. Files that change meanwhile make the next one come at once, and a pause ends it: writes that are
+    /// under way are waited for.
+    async fn round_until(
+        &mut self,
+        mut ending: Pin<&mut (impl Future<Output = ()> + Send)>,
+        on_news: &mut OnNews<'_>,
+    ) -> Option<Duration> {
+        let (files, stop) = (self.files, self.stop.clone());
+        let mut has_changed = false;
+        let due = {
+            let mut round = std::pin::pin!(self.round(on_news));
+            loop {
+                tokio::select! {
+                    due = &mut round => break due,
+                    () = files.changed() => {
+                        has_changed = true;
+                        if files.in_force().desired.policy.activity == Activity::Paused {
+                            stop.request();
+                        }
+                    }
+                    () = &mut ending => {
+                        stop.request();
+                        round.await;
+                        return None;
+                    }
+                }
+            }
+        };
+        Some(if has_changed && !self.must_pause { Duration::ZERO } else { due })
     }
 
     fn tell_of_files(&mut self, on_news: &mut OnNews<'_>) {
