@@ -45,9 +45,12 @@ impl Loaded {
 
     /// These files, paused, where newer ones with faults say so: who pulls the brake is heard whatever else is wrong.
     pub fn paused_by(&self, newer: &Loaded) -> Option<Loaded> {
+        if newer.desired.policy.activity == Activity::Active {
+            return None;
+        }
         let mut paused = self.clone();
-        paused.desired.policy.activity = newer.desired.policy.activity;
-        (newer.desired.policy.activity == Activity::Paused).then_some(paused)
+        paused.desired.policy.activity = Activity::Paused;
+        Some(paused)
     }
 }
 

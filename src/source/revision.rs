@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Found;
 use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
 use super::git::{EntryKind, Git, GitFault, TreeEntry};
+use crate::render::printable;
 
 /// A directory in a repository, which need not be in the work tree.
 struct InRepository {
@@ -24,9 +25,8 @@ impl InRepository {
 
     /// A link of the work tree on the way: where it leads, or whether it is in the commit at all, is another question.
     fn link(&self) -> Option<&Path> {
-        let below_the_top = self.folder.ancestors().take_while(|ancestor| !ancestor.join(".git").exists());
-        let has_top = self.folder.ancestors().any(|ancestor| ancestor.join(".git").exists());
-        below_the_top.filter(|_| has_top).find(|ancestor| ancestor.is_symlink())
+        let top = self.folder.ancestors().find(|ancestor| ancestor.join(".git").exists())?;
+        self.folder.ancestors().take_while(|ancestor| *ancestor != top).find(|ancestor| ancestor.is_symlink())
     }
 }
 
@@ -169,9 +169,4 @@ impl Reading<'_> {
             self.collected.fault("empty-directory", &name, message, help);
         }
     }
-}
-
-/// What git says, without what a terminal could take for more than text.
-fn printable(said: &str) -> String {
-    said.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,11 +1,11 @@
 //! Beside programs that are there in a real cluster: kubelets, as kwok plays them, and Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use testbed::{Kubelets, Options, Program, Prometheus, wait_until};
+use testbed::{Kubelets, Options, Program, Prometheus};
 
+use super::operator::until;
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
 use super::support::{pool, repository};
@@ -16,11 +16,6 @@ fn server(more: &[Program]) -> Server {
     let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), more);
     server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 26}"));
     server
-}
-
-#[track_caller]
-fn until(what: &str, mut probe: impl FnMut() -> bool) {
-    wait_until(what, Duration::from_secs(120), || Ok(probe().then_some(()))).unwrap();
 }
 
 fn name(index: usize) -> String {

@@ -1,6 +1,5 @@
 //! The kubelets of all Nodes, played by kwok: Nodes get ready and send signs of life, Pods that are bound to them run.
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::client::Client;
@@ -15,7 +14,7 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// A running kwok. Dropping it stops it.
 #[derive(Debug)]
 pub struct Kubelets {
-    server: Server,
+    _server: Server,
 }
 
 impl Kubelets {
@@ -37,13 +36,7 @@ impl Kubelets {
             let mut server = Server::start("kwok", program, &arguments, plane.folder())?;
             let client = Client::new(&format!("http://{address}"), &plane.certificates().authority, "")?;
             server.wait_ready(READY_LIMIT, || client.is_ok("/healthz"))?;
-            Ok(Self { server })
+            Ok(Self { _server: server })
         })
-    }
-
-    /// Where its output goes.
-    #[must_use]
-    pub fn log(&self) -> &Path {
-        self.server.log()
     }
 }

@@ -80,9 +80,10 @@ impl Known {
                 Some(_) | None => return None,
             }
         }
-        let before =
-            joined.iter().map(|(node, other)| (node.clone(), other.as_ref().map(|other| other.version.clone())));
-        self.served.extend(before.map(|(node, other)| (node.name.clone(), (node, other))));
+        for (node, other) in &joined {
+            let other = other.as_ref().map(|other| other.version.clone());
+            self.served.insert(node.name.clone(), (node.clone(), other));
+        }
         let Observed { claims, at, .. } = seen;
         let newcomers = self.standing.newcomers(&self.loaded.desired, claims, at, joined)?;
         let are_served = newcomers.blocked.is_empty() && newcomers.changes.iter().all(Change::gives_to_a_new_node);
