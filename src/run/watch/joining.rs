@@ -42,7 +42,11 @@ impl Known {
         let freed = observed.claims_in_force(rest).resting.into_values().map(|resting| resting.free_at).min();
         let freed = freed.and_then(|at| Duration::try_from(at.duration_since(observed.at)).ok());
         let due = Instant::now() + freed.map_or(interval, |freed| freed.clamp(SOON, interval.max(SOON)));
-        Some(Known { standing, loaded: loaded.clone(), blocks, served: BTreeMap::new(), due })
+        let mut known = Known { standing, loaded: loaded.clone(), blocks, served: BTreeMap::new(), due };
+        let new = node_changes(plan.changes.iter().filter(|change| change.gives_to_a_new_node()));
+        let new = new.filter_map(|change| observed.nodes.get(&change.node));
+        known.serve(new.map(|node| (node, observed.cilium_nodes.get(&node.name).map(|other| &other.version))));
+        Some(known)
     }
 
     /// All is planned again after this time at the latest.
@@ -80,14 +84,18 @@ impl Known {
                 Some(_) | None => return None,
             }
         }
-        for (node, other) in &joined {
-            let other = other.as_ref().map(|other| other.version.clone());
-            self.served.insert(node.name.clone(), (node.clone(), other));
-        }
+        self.serve(joined.iter().map(|(node, other)| (node, other.as_ref().map(|other| &other.version))));
         let Observed { claims, at, .. } = seen;
         let newcomers = self.standing.newcomers(&self.loaded.desired, claims, at, joined)?;
         let are_served = newcomers.blocked.is_empty() && newcomers.changes.iter().all(Change::gives_to_a_new_node);
         are_served.then_some(newcomers)
+    }
+
+    /// These nodes are given a block.
+    fn serve<'n>(&mut self, nodes: impl Iterator<Item = (&'n Arc<Node>, Option<&'n ObjectVersion>)>) {
+        for (node, other) in nodes {
+            self.served.insert(node.name.clone(), (node.clone(), other.cloned()));
+        }
     }
 
     /// These nodes have their blocks.

@@ -71,6 +71,7 @@ fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
         watching.until("written", None)?;
     }
     let mut measured = Measured::default();
+    joins(&plane, &watching, nodes + 2 * JOINS)?;
     let before = watching.cpu_ms()?;
     for index in nodes..nodes + JOINS {
         plane.create(node::NODES, &node::node(index))?;
@@ -83,13 +84,18 @@ fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
     raw_patches(&plane, nodes + JOINS, &mut measured)?;
     let before = watching.cpu_ms()?;
     fleet::heartbeat(&plane, 0..nodes / 2, 1)?;
-    // What is heard of after them is heard of when they are through.
-    plane.create(node::NODES, &node::node(nodes + 3 * JOINS))?;
-    watching.until("written", Some(&node::name(nodes + 3 * JOINS)))?;
+    joins(&plane, &watching, nodes + 3 * JOINS)?;
     measured.cpu_ms_per_heartbeat = per(watching.cpu_ms()? - before, nodes / 2);
     saves(&plane, &pools, &watching, nodes + 4 * JOINS, &mut measured)?;
     measured.peak_rss_mib = watching.peak_rss_mib()?;
     Ok(measured)
+}
+
+/// A Node that joins: all that happened before it is done with when it has its block.
+fn joins(plane: &ControlPlane, watching: &Running, index: usize) -> Result<()> {
+    plane.create(node::NODES, &node::node(index))?;
+    watching.until("written", Some(&node::name(index)))?;
+    Ok(())
 }
 
 /// The same writes on Nodes of no pool, which nobody else writes.
