@@ -20,6 +20,7 @@ pub mod explain;
 pub mod lbipam;
 pub mod model;
 pub mod net;
+pub mod neutron;
 pub mod observed;
 pub mod plan;
 pub mod render;
@@ -30,6 +31,8 @@ pub mod apply;
 pub mod cli;
 #[cfg(feature = "live")]
 pub mod cluster;
+#[cfg(feature = "neutron")]
+pub mod plugin;
 #[cfg(feature = "live")]
 pub mod run;
 #[cfg(feature = "live")]

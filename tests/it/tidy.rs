@@ -7,6 +7,8 @@ use super::support::repository;
 /// The rooms from left to right; a room may import what stands before its own group, and nothing else.
 const ROOMS: &[&[&str]] = &[
     &["net"],
+    &["neutron"],
+    &["plugin"],
     &["model"],
     &["claims", "lbipam"],
     &["desired", "observed", "alloc"],
@@ -18,6 +20,7 @@ const ROOMS: &[&[&str]] = &[
     &["apply", "source"],
     &["run"],
     &["cli"],
+    &["bin"],
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -1,0 +1,77 @@
+//! What a runtime is told when it does not work.
+
+use serde_json::{Value, json};
+
+use super::SpecVersion;
+
+/// Why, in numbers that runtimes know (SPEC.md, "Error").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The version of the specification is not spoken.
+    IncompatibleVersion,
+    /// The environment lacks something, or says something impossible.
+    InvalidEnvironment,
+    /// A file could not be read or written.
+    Io,
+    /// Standard input is not what it should be.
+    Decoding,
+    /// The network's configuration cannot be used.
+    InvalidConfiguration,
+    /// It may work when it is tried again.
+    TryAgainLater,
+    /// Nothing can be added at the moment.
+    NotAvailable,
+    /// OpenStack does not let us.
+    Refused,
+    /// The cluster's own state contradicts what was asked, as CHECK finds it.
+    Missing,
+}
+
+impl ErrorCode {
+    /// The number.
+    pub fn number(self) -> u16 {
+        match self {
+            ErrorCode::IncompatibleVersion => 1,
+            ErrorCode::InvalidEnvironment => 4,
+            ErrorCode::Io => 5,
+            ErrorCode::Decoding => 6,
+            ErrorCode::InvalidConfiguration => 7,
+            ErrorCode::TryAgainLater => 11,
+            ErrorCode::NotAvailable => 50,
+            ErrorCode::Refused => 100,
+            ErrorCode::Missing => 101,
+        }
+    }
+}
+
+/// An error as it is answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CniError {
+    /// Why.
+    pub code: ErrorCode,
+    /// What is wrong.
+    pub message: String,
+    /// The way out.
+    pub details: String,
+}
+
+impl CniError {
+    /// An error with its way out.
+    pub fn new(code: ErrorCode, message: impl Into<String>, details: impl Into<String>) -> CniError {
+        CniError { code, message: message.into(), details: details.into() }
+    }
+
+    /// The same, with something else that went wrong on the way out.
+    #[must_use]
+    pub fn and_also(mut self, also: &str) -> CniError {
+        self.message = format!("{}; {also}", self.message);
+        self
+    }
+
+    /// As the runtime reads it.
+    pub fn to_json(&self, version: SpecVersion) -> Value {
+        let CniError { code, message, details } = self;
+        json!({"cniVersion": version.as_str(), "code": code.number(), "msg": message, "details": details})
+    }
+}

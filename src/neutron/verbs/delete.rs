@@ -1,0 +1,14 @@
+//! DEL: the ports of an interface of a container go, and no others. Repeating it is no fault.
+
+use super::{Patience, answered, ports_of};
+use crate::neutron::api::{Neutron, NeutronError};
+use crate::neutron::identity::Identity;
+
+/// Removes them. It fails only where trying again can help: a link that waits for its address to be released would stay otherwise.
+///
+/// # Errors
+/// Neutron's no.
+pub fn delete(neutron: &(impl Neutron + Patience), identity: &Identity) -> Result<(), NeutronError> {
+    let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
+    ports.iter().try_for_each(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)))
+}

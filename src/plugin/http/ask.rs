@@ -1,0 +1,161 @@
+//! One question to Neutron, with a token, within the time that there is.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use super::keystone::{Session, login};
+use super::rest::{fault, read};
+use crate::neutron::{Cloud, NeutronError, Trust};
+use crate::plugin::login::Logins;
+
+/// How long one answer is awaited.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Neutron, for one run, until a moment.
+pub(in crate::plugin) struct HttpNeutron {
+    agent: Agent,
+    tls: TlsConfig,
+    cloud: Cloud,
+    logins: Logins,
+    until: Instant,
+    session: RefCell<Option<Session>>,
+}
+
+/// What is asked.
+pub(super) enum Question<'q> {
+    Get(&'q [(&'q str, String)]),
+    Post(Value),
+    Delete,
+}
+
+impl HttpNeutron {
+    /// Everything must be done by `until`.
+    pub(in crate::plugin) fn new(cloud: Cloud, logins: Logins, until: Instant) -> Result<HttpNeutron, NeutronError> {
+        let tls = tls(&cloud)?;
+        let agent = agent(&tls, LONGEST_WAIT);
+        Ok(HttpNeutron { agent, tls, cloud, logins, until, session: RefCell::default() })
+    }
+
+    /// The same, until another moment.
+    pub(in crate::plugin) fn until(&self, until: Instant) -> HttpNeutron {
+        HttpNeutron {
+            agent: self.agent.clone(),
+            tls: self.tls.clone(),
+            cloud: self.cloud.clone(),
+            logins: self.logins.clone(),
+            until,
+            session: self.session.clone(),
+        }
+    }
+
+    /// The time that there is, if there is any.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// Where facts are kept between runs.
+    pub(super) fn state(&self) -> &Path {
+        self.logins.folder()
+    }
+
+    /// Makes sure that there is a session, by what is kept if possible.
+    pub(in crate::plugin) fn log_in(&self) -> Result<(), NeutronError> {
+        self.session().map(|_| ())
+    }
+
+    /// A token that is not taken any more is replaced once.
+    pub(super) fn ask(&self, path: &str, question: &Question<'_>) -> Result<Value, NeutronError> {
+        match self.ask_once(path, question) {
+            Err(NeutronError::Unauthorized) => {
+                if let Some(session) = self.session.borrow_mut().take() {
+                    self.logins.forget(&self.cloud, self.until, &session);
+                }
+                self.ask_once(path, question)
+            }
+            answer => answer,
+        }
+    }
+
+    fn session(&self) -> Result<Session, NeutronError> {
+        if let Some(session) = self.session.borrow().as_ref() {
+            return Ok(session.clone());
+        }
+        let session = self.logins.get_or(&self.cloud, self.until, || login(&self.agent()?, &self.cloud))?;
+        *self.session.borrow_mut() = Some(session.clone());
+        Ok(session)
+    }
+
+    /// An agent that waits no longer than there is time. Its limits are its own and not of each request: with those it would read the system's
+    /// certificates anew for each connection.
+    fn agent(&self) -> Result<Agent, NeutronError> {
+        match self.left() {
+            None => Err(NeutronError::Unavailable("the time for it is over".to_owned())),
+            Some(left) if left < LONGEST_WAIT => Ok(agent(&self.tls, left)),
+            Some(_) => Ok(self.agent.clone()),
+        }
+    }
+
+    fn ask_once(&self, path: &str, question: &Question<'_>) -> Result<Value, NeutronError> {
+        let session = self.session()?;
+        let agent = self.agent()?;
+        let url = format!("{}{path}", session.network_url);
+        let token = ("X-Auth-Token", session.token());
+        let answer = match question {
+            Question::Get(query) => {
+                let query = query.iter().map(|(key, value)| (*key, value.as_str()));
+                agent.get(&url).header(token.0, token.1).query_pairs(query).call()
+            }
+            Question::Post(body) => {
+                let request = agent.post(&url).header(token.0, token.1);
+                request.header("Content-Type", "application/json").send(body.to_string())
+            }
+            // Neutron answers 400 to a DELETE with a body, be it empty.
+            Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
+        };
+        let (status, body) = read(answer)?;
+        if status.is_success() { Ok(body) } else { Err(fault(status, &body)) }
+    }
+}
+
+fn agent(tls: &TlsConfig, wait: Duration) -> Agent {
+    Agent::config_builder()
+        .tls_config(tls.clone())
+        .timeout_global(Some(wait))
+        .http_status_as_error(false)
+        // Somebody in between would send us elsewhere, with our token.
+        .max_redirects(0)
+        // The environment is the runtime's, not ours.
+        .proxy(None)
+        .user_agent(concat!("cni-ipam-neutron/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .new_agent()
+}
+
+fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
+    let mut builder = TlsConfig::builder();
+    if cloud.trust == Trust::Anything {
+        builder = builder.disable_verification(true);
+    }
+    let roots = match &cloud.certificates {
+        None => RootCerts::PlatformVerifier,
+        Some(path) => RootCerts::from(certificates(path)?),
+    };
+    Ok(builder.root_certs(roots).build())
+}
+
+fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
+    let unreadable = |why: &dyn std::fmt::Display| NeutronError::Other(format!("certificates in {path}: {why}"));
+    let text = fs::read(path).map_err(|why| unreadable(&why))?;
+    let certificates = parse_pem(&text).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    let certificates: Vec<Certificate<'static>> = certificates.collect();
+    if certificates.is_empty() { Err(unreadable(&"there are none")) } else { Ok(certificates) }
+}

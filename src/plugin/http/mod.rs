@@ -1,0 +1,148 @@
+//! Neutron and Keystone by HTTP. Every answer is awaited for a bounded time, and no secret is ever shown.
+
+mod ask;
+mod keystone;
+mod objects;
+mod rest;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use self::ask::Question;
+use self::objects::{WrittenNetwork, WrittenSubnet, nonsense, object};
+use super::kept;
+use crate::neutron::{
+    Id, Network, Neutron, NeutronError, NewPort, PORT_OWNER, Patience, Port, PortFilter, Subnet, Verdict, Wanted,
+};
+
+pub(super) use ask::HttpNeutron;
+pub(super) use keystone::Session;
+
+/// Ports of one page of a list.
+const PAGE: usize = 500;
+
+/// Pages that are read at most: a server that always has another one is not believed.
+const PAGES: usize = 1_000;
+
+/// The fields of a port that are read.
+const FIELDS: [&str; 8] =
+    ["id", "network_id", "device_id", "device_owner", "name", "description", "fixed_ips", "created_at"];
+
+/// How long subnets and networks are believed to be as they were.
+const FRESH: SignedDuration = SignedDuration::from_mins(10);
+
+/// First pause before something is asked again; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+impl Patience for HttpNeutron {
+    fn again(&self, tries: u32) -> Verdict {
+        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << tries.min(8)));
+        let pause = pause.mul_f64(fastrand::f64() / 2.0 + 0.75);
+        match self.left() {
+            Some(left) if pause < left => {
+                std::thread::sleep(pause);
+                Verdict::Again
+            }
+            Some(_) | None => Verdict::Over,
+        }
+    }
+}
+
+impl Neutron for HttpNeutron {
+    fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError> {
+        object(self.ask("/v2.0/ports", &Question::Post(json!({"port": written(port)})))?, "port")
+    }
+
+    fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
+        let PortFilter { name, device, owner } = filter;
+        let filters = [("name", name), ("device_id", device), ("device_owner", owner)];
+        let filters = filters.into_iter().filter_map(|(key, value)| Some((key, (*value)?.to_owned())));
+        let mut query: Vec<(&str, String)> = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
+        query.push(("limit", PAGE.to_string()));
+        let mut ports: Vec<Port> = Vec::new();
+        for _ in 0..PAGES {
+            let mut page = query.clone();
+            page.extend(ports.last().map(|last| ("marker", last.id.to_string())));
+            let answer = self.ask("/v2.0/ports", &Question::Get(&page))?;
+            let has_more = answer["ports_links"].as_array().into_iter().flatten().any(|link| link["rel"] == "next");
+            let listed: Vec<Port> = object(answer, "ports")?;
+            let is_last = listed.is_empty() || !has_more;
+            ports.extend(listed);
+            if is_last {
+                return Ok(ports);
+            }
+        }
+        Err(nonsense(&"a list without an end"))
+    }
+
+    fn delete_port(&self, id: &Id) -> Result<(), NeutronError> {
+        match self.ask(&format!("/v2.0/ports/{id}"), &Question::Delete) {
+            Ok(_) | Err(NeutronError::NoSuchPort) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
+        let written: WrittenSubnet = object(self.lately("subnet", id)?, "subnet")?;
+        Ok(written.subnet())
+    }
+
+    fn network(&self, id: &Id) -> Result<Network, NeutronError> {
+        let WrittenNetwork { mtu } = object(self.lately("network", id)?, "network")?;
+        Ok(Network { mtu })
+    }
+}
+
+/// An answer of some time ago.
+#[derive(Serialize, Deserialize)]
+struct Lately {
+    at: Timestamp,
+    answer: Value,
+}
+
+impl HttpNeutron {
+    /// What Neutron said of a subnet or a network lately.
+    fn lately(&self, kind: &str, id: &Id) -> Result<Value, NeutronError> {
+        let path: PathBuf = self.state().join(format!("{kind}-{id}.json"));
+        let now = Timestamp::now();
+        if let Some(Lately { at, answer }) = kept::read(&path)
+            && (at..at + FRESH).contains(&now)
+        {
+            return Ok(answer);
+        }
+        let answer = self.ask(&format!("/v2.0/{kind}s/{id}"), &Question::Get(&[]))?;
+        let lately = Lately { at: now, answer };
+        // Without it the next run asks again.
+        let _ = kept::keep(&path, &lately);
+        Ok(lately.answer)
+    }
+}
+
+fn written(port: &NewPort<'_>) -> Value {
+    let NewPort { network, name, device, description, mac, wanted, security_groups } = port;
+    let mut body = json!({
+        "network_id": network, "name": name, "device_id": device, "device_owner": PORT_OWNER,
+        "description": description, "admin_state_up": true,
+    });
+    if let Some(mac) = mac {
+        body["mac_address"] = mac.as_str().into();
+    }
+    if !wanted.is_empty() {
+        let wanted = wanted.iter().map(|wanted| match wanted {
+            Wanted::Subnet(subnet) => json!({"subnet_id": subnet}),
+            Wanted::Address(address) => json!({"ip_address": address.to_string()}),
+        });
+        body["fixed_ips"] = wanted.collect();
+    }
+    if !security_groups.is_empty() {
+        body["security_groups"] = json!(security_groups);
+    }
+    body
+}

@@ -1,0 +1,55 @@
+//! What Neutron's answers say.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::neutron::cni::Route;
+use crate::neutron::{NeutronError, Subnet};
+
+#[derive(Deserialize)]
+pub(super) struct WrittenNetwork {
+    pub(super) mtu: Option<u32>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct WrittenSubnet {
+    cidr: IpNet,
+    gateway_ip: Option<IpAddr>,
+    #[serde(default)]
+    host_routes: Vec<WrittenRoute>,
+    #[serde(default)]
+    dns_nameservers: Vec<IpAddr>,
+}
+
+#[derive(Deserialize)]
+struct WrittenRoute {
+    destination: IpNet,
+    nexthop: IpAddr,
+}
+
+impl WrittenSubnet {
+    pub(super) fn subnet(self) -> Subnet {
+        let route =
+            |route: WrittenRoute| Route { destination: route.destination, gateway: Some(route.nexthop), mtu: None };
+        Subnet {
+            range: self.cidr,
+            gateway: self.gateway_ip,
+            routes: self.host_routes.into_iter().map(route).collect(),
+            nameservers: self.dns_nameservers,
+        }
+    }
+}
+
+/// One object of an answer.
+pub(super) fn object<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, NeutronError> {
+    let object = answer.get_mut(key).map(Value::take).unwrap_or_default();
+    serde_json::from_value(object).map_err(|why| nonsense(&why))
+}
+
+pub(super) fn nonsense(why: &dyn std::fmt::Display) -> NeutronError {
+    NeutronError::Unavailable(format!("its answer makes no sense: {why}"))
+}

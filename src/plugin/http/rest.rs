@@ -1,0 +1,73 @@
+//! Answers, and what faults in them mean.
+
+use serde_json::Value;
+use ureq::http::{Response, StatusCode};
+use ureq::{Body, Error};
+
+use crate::neutron::NeutronError;
+
+/// Longest answer that is read, in bytes.
+const LONGEST: u64 = 64 * 1024 * 1024;
+
+/// Status and body; one without JSON is null.
+pub(super) fn read(answer: Result<Response<Body>, Error>) -> Result<(StatusCode, Value), NeutronError> {
+    let answer = answer.map_err(|why| unavailable(&why))?;
+    let status = answer.status();
+    let bytes = answer.into_body().with_config().limit(LONGEST).read_to_vec().map_err(|why| unavailable(&why))?;
+    Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
+}
+
+/// A fault of the way there. Its words name hosts, never headers or bodies.
+fn unavailable(why: &Error) -> NeutronError {
+    NeutronError::Unavailable(match why {
+        Error::Timeout(_) => "no answer in time".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// What a no means, by the type that it names.
+pub(super) fn fault(status: StatusCode, body: &Value) -> NeutronError {
+    let text = |key: &str| body["NeutronError"][key].as_str().unwrap_or_default();
+    let kind = text("type");
+    let said = || {
+        let words: String = text("message").chars().filter(|c| !c.is_control()).take(300).collect();
+        if words.is_empty() { format!("status {}", status.as_u16()) } else { words }
+    };
+    match (kind, status) {
+        ("IpAddressGenerationFailure", _) => NeutronError::Exhausted,
+        ("OverQuota", _) => NeutronError::Quota,
+        ("IpAddressAlreadyAllocated" | "IpAddressInUse", _) => NeutronError::AddressInUse,
+        ("MacAddressInUse", _) => NeutronError::MacInUse,
+        ("PortNotFound", _) => NeutronError::NoSuchPort,
+        ("InvalidIpForNetwork" | "InvalidIpForSubnet", _) => NeutronError::InvalidAddress,
+        (_, StatusCode::UNAUTHORIZED) => NeutronError::Unauthorized,
+        (_, StatusCode::FORBIDDEN) => NeutronError::Forbidden(said()),
+        (_, StatusCode::NOT_FOUND) => NeutronError::NotFound(said()),
+        (_, status) if status.is_server_error() || matches!(status.as_u16(), 408 | 429) => {
+            NeutronError::Unavailable(said())
+        }
+        _ => NeutronError::Other(said()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_type_decides_and_not_the_status() {
+        let of = |status: u16, kind: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            fault(status, &json!({"NeutronError": {"type": kind, "message": "words", "detail": ""}}))
+        };
+        assert_eq!(of(409, "IpAddressGenerationFailure"), NeutronError::Exhausted);
+        assert_eq!(of(409, "OverQuota"), NeutronError::Quota);
+        assert_eq!(of(409, "IpAddressAlreadyAllocated"), NeutronError::AddressInUse);
+        assert_eq!(of(409, "MacAddressInUse"), NeutronError::MacInUse);
+        assert_eq!(of(409, "Novelty"), NeutronError::Other("words".to_owned()));
+        assert_eq!(of(503, ""), NeutronError::Unavailable("words".to_owned()));
+        assert_eq!(fault(StatusCode::UNAUTHORIZED, &Value::Null), NeutronError::Unauthorized);
+    }
+}

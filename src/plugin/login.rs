@@ -1,0 +1,167 @@
+//! Logins between runs: a file for each that only its owner can read, one login at a time, and no second one soon after a refusal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::files::{Locked, state_folder};
+use super::http::Session;
+use super::kept;
+use crate::neutron::{Access, Cloud, Named, NeutronError, Project};
+
+/// A token that ends so soon is not used any more.
+const MARGIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// So long a refusal is believed: each try costs Keystone the work of a password, and some clouds lock a user out after a few.
+const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(30);
+
+/// Where logins are kept.
+#[derive(Clone, Debug)]
+pub(super) struct Logins {
+    folder: PathBuf,
+}
+
+/// What is kept of a login.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// Makes the next field tell nothing of a guessed secret that is not worth as much work again.
+    salt: u64,
+    /// Of the secret that it was got with: a changed one is another login.
+    proof: String,
+    outcome: Outcome,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Outcome {
+    Session(Session),
+    RefusedAt(Timestamp),
+}
+
+impl Kept {
+    fn new(secret: &str, outcome: Outcome) -> Kept {
+        let salt = fastrand::u64(..);
+        Kept { salt, proof: proof(salt, secret), outcome }
+    }
+
+    fn in_force(self, secret: &str) -> Option<Result<Session, NeutronError>> {
+        if self.proof != proof(self.salt, secret) {
+            return None;
+        }
+        let now = Timestamp::now();
+        match self.outcome {
+            Outcome::Session(session) => (session.expires > now + MARGIN).then_some(Ok(session)),
+            Outcome::RefusedAt(at) => {
+                // A clock that was set back does not make it last.
+                let is_fresh = (at..at + REFUSED_FOR).contains(&now);
+                is_fresh.then_some(Err(NeutronError::Refused))
+            }
+        }
+    }
+}
+
+impl Logins {
+    /// In this folder.
+    pub(super) fn new(folder: &Path) -> Logins {
+        Logins { folder: folder.to_owned() }
+    }
+
+    /// Where they are kept.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The session that is kept, or else a new one. Of several at once one logs in, and the others use what it got. Where nothing can be
+    /// kept, as on a full disk, each logs in by itself.
+    pub(super) fn get_or(
+        &self,
+        cloud: &Cloud,
+        until: Instant,
+        login: impl Fn() -> Result<Session, NeutronError>,
+    ) -> Result<Session, NeutronError> {
+        let (path, secret) = (self.path(cloud), secret(&cloud.access));
+        let in_force = || kept::read::<Kept>(&path).and_then(|kept| kept.in_force(secret));
+        if let Some(outcome) = in_force() {
+            return outcome;
+        }
+        let lock = self.locked(&path, until);
+        if lock.is_some()
+            && let Some(outcome) = in_force()
+        {
+            return outcome;
+        }
+        let outcome = login();
+        let kept = match &outcome {
+            Ok(session) => Some(Outcome::Session(session.clone())),
+            Err(NeutronError::Refused) => Some(Outcome::RefusedAt(Timestamp::now())),
+            Err(_) => None,
+        };
+        if let Some(kept) = kept {
+            // Without it the next run logs in again.
+            let _ = kept::keep(&path, &Kept::new(secret, kept));
+        }
+        outcome
+    }
+
+    /// Drops a session that is not accepted any more, unless another one is kept by now.
+    pub(super) fn forget(&self, cloud: &Cloud, until: Instant, session: &Session) {
+        let path = self.path(cloud);
+        let _lock = self.locked(&path, until);
+        if let Some(Kept { outcome: Outcome::Session(kept), .. }) = kept::read(&path)
+            && kept == *session
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+
+    fn locked(&self, path: &Path, until: Instant) -> Option<Locked> {
+        state_folder(&self.folder).ok()?;
+        Locked::alone(&path.with_extension("lock"), until).ok()
+    }
+
+    fn path(&self, cloud: &Cloud) -> PathBuf {
+        let Cloud { auth_url, access, region, interface, certificates: _, trust: _ } = cloud;
+        let who = match access {
+            Access::Password { username, user_domain, password: _, project } => {
+                let mut who = vec![username.as_str(), named(user_domain)];
+                match project {
+                    Project::Id(id) => who.push(id),
+                    Project::Name(name, domain) => who.extend([name.as_str(), named(domain)]),
+                }
+                who
+            }
+            Access::ApplicationCredential { id, secret: _ } => vec![id.as_str()],
+        };
+        let where_to = [auth_url.as_str(), region.as_deref().unwrap_or_default(), interface.as_str()];
+        self.folder.join(format!("login-{}.json", &digest(who.into_iter().chain(where_to))[..24]))
+    }
+}
+
+fn named(named: &Named) -> &str {
+    match named {
+        Named::Name(text) | Named::Id(text) => text,
+    }
+}
+
+fn secret(access: &Access) -> &str {
+    match access {
+        Access::Password { password, .. } => password,
+        Access::ApplicationCredential { secret, .. } => secret,
+    }
+}
+
+fn proof(salt: u64, secret: &str) -> String {
+    digest([format!("{salt:016x}").as_str(), secret])
+}
+
+fn digest<'t>(parts: impl IntoIterator<Item = &'t str>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
