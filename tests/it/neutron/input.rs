@@ -1,0 +1,64 @@
+//! What cannot be understood, without any OpenStack.
+
+use serde_json::json;
+
+use super::support::{fault, finish, start, variables};
+
+fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
+    fault(&finish(start(input, variables)))
+}
+
+fn configuration(version: &str) -> String {
+    let openstack = json!({"username": "u", "password": "hunter2", "project": "p", "domain": "d", "authUrl": "http://127.0.0.1:1/v3"});
+    let ipam = json!({"openstackConf": openstack, "networks": ["782ec9ac-44f9-4318-8c67-a2fed2ccca4f"], "node": "n", "deadlineSeconds": 10});
+    json!({"cniVersion": version, "name": "net", "ipam": ipam}).to_string()
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() {
+    let good = configuration("1.1.0");
+    let add = variables("ADD", "c");
+    for (input, code) in [
+        ("", 6),
+        ("{", 6),
+        ("[]", 7),
+        ("null", 7),
+        (r#"{"ipam": "hunter2"}"#, 7),
+        (configuration("0.1.0").as_str(), 1),
+        (configuration("2.0.0").as_str(), 1),
+        (good.replace("782ec9ac", "../../..").as_str(), 7),
+        (good.replace("\"node\"", "\"nodes\"").as_str(), 7),
+        (&"[".repeat(100_000), 6),
+    ] {
+        let (answered, message) = refused(input, &add);
+        assert_eq!(answered, code, "{} {message}", &input[..input.len().min(200)]);
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+    for (index, lacking) in ["CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"].into_iter().enumerate() {
+        let without: Vec<(&str, &str)> = add.iter().copied().filter(|(key, _)| *key != lacking).collect();
+        let (code, message) = refused(&good, &without);
+        assert!(code == 4 && message.contains(lacking), "{index} {code} {message}");
+    }
+}
+
+#[test]
+fn hostile_words_of_the_environment_are_refused() {
+    let good = configuration("1.1.0");
+    for container in ["", "../../etc", "a b", "-rf", "a\nb", &"c".repeat(300)] {
+        assert_eq!(refused(&good, &variables("ADD", container)).0, 4, "{container:?}");
+    }
+    for interface in ["eth0/..", "..", "0123456789abcdef", "a b"] {
+        let mut variables = variables("ADD", "c");
+        variables[3].1 = interface;
+        assert_eq!(refused(&good, &variables).0, 4, "{interface:?}");
+    }
+    for arguments in ["IP", "IP=10.0.0.300", "X=1", "IP=10.0.0.1/24;IP", &format!("X={}", "y".repeat(20_000)), "IP=\u{1b}[2J"] {
+        let mut variables = variables("ADD", "c").to_vec();
+        variables.push(("CNI_ARGS", arguments));
+        let (code, message) = refused(&good, &variables);
+        assert_eq!(code, 4, "{arguments:?}");
+        assert!(!message.contains('\u{1b}') && message.len() < 300, "{message}");
+    }
+    let (code, message) = refused(&good, &variables("ADD", "c"));
+    assert_eq!(code, 11, "with nothing hostile it would ask Keystone: {message}");
+}
