@@ -215,12 +215,17 @@ pub(crate) fn with_free_ports<T>(mut start: impl FnMut() -> Result<T>) -> Result
     let mut attempt = 1;
     loop {
         match start() {
-            Err(Error::Ended { log, .. }) if attempt < ATTEMPTS && log.contains("address already in use") => {
+            Err(Error::Ended { log, .. }) if attempt < ATTEMPTS && says_port_is_taken(&log) => {
                 attempt += 1;
             }
             other => return other,
         }
     }
+}
+
+/// Go and C libraries do not agree on the first letter.
+fn says_port_is_taken(log: &str) -> bool {
+    log.to_lowercase().contains("address already in use")
 }
 
 #[cfg(test)]
