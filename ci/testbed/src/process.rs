@@ -93,6 +93,11 @@ impl Server {
         Ok(())
     }
 
+    /// Ends it with SIGKILL, for one whose traces nobody wants.
+    pub(crate) fn kill(mut self) {
+        self.end(Ending::Killed);
+    }
+
     /// The most memory that it has had so far, in MiB.
     pub(crate) fn peak_rss_mib(&self) -> Result<f64> {
         let keeper = self.keeper.id();

@@ -34,7 +34,7 @@ impl Incoming {
     }
 }
 
-/// An answer that ends where its `Content-Length` says, or with the connection.
+/// A whole answer of a server that ends the connection after each.
 pub(super) fn read_answer(server: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     server.read_to_end(&mut bytes)?;

@@ -1,6 +1,7 @@
 //! A proxy on loopback that stands in front of one HTTP server and, on demand, does to its requests what networks and busy servers do.
 //!
-//! It gives every request a connection of its own, and counts them all. It knows nothing of what the server is.
+//! It gives every request a connection of its own, and counts them all. The server must end a connection after its answer, as those of
+//! OpenStack do here. It knows nothing of what the server is.
 
 mod http;
 mod orders;

@@ -43,6 +43,16 @@ const INTERFACES: [&str; 3] = ["public", "internal", "admin"];
 const NOWHERE: &str = "http://127.0.0.1:1";
 const NAME: &str = "keystone";
 const DATABASE: &str = "keystone.sqlite";
+/// Sets the URLs of endpoints; the tables are those of Keystone 30.
+const POINT: &str = "import sqlite3, sys
+database, triples = sys.argv[1], iter(sys.argv[2:])
+with sqlite3.connect(database) as connection:
+    for triple in zip(triples, triples, triples):
+        found = connection.execute(
+            'update endpoint set url = ? where interface = ? and service_id in (select id from service where type = ?)',
+            triple)
+        assert found.rowcount == 1, triple
+";
 const TOKEN_KEYS: &str = "fernet-keys";
 const CREDENTIAL_KEYS: &str = "credential-keys";
 const FERNET_KEY_LENGTH: usize = 32;
@@ -175,19 +185,17 @@ fn create(admin: &Session, path: &str, object: &Value) -> Result<String> {
     id.map(str::to_owned).ok_or_else(|| Error::unreadable(path, "an object without an id"))
 }
 
-/// The public interface goes through the fault proxies; what the services say to each other does not.
-pub(super) fn point_catalog(admin: &Session, keystone: &Service, neutron: &Service) -> Result<()> {
+/// Points a copy of the template: the public interface to the fault proxies, past which the services talk to each other. Before Keystone starts,
+/// because its API takes seconds for that.
+pub(super) fn point_catalog(python: &Python, state: &Path, keystone: &Service, neutron: &Service) -> Result<()> {
+    let database = state.join(DATABASE).display().to_string();
+    let mut arguments = vec!["-c".to_owned(), POINT.to_owned(), database];
     for (kind, service, path) in [("identity", keystone, "/v3"), ("network", neutron, "")] {
-        let services = admin.get(&format!("/v3/services?type={kind}"))?;
-        let id = services["services"][0]["id"].as_str().unwrap_or_default();
-        let endpoints = admin.get(&format!("/v3/endpoints?service_id={id}"))?;
-        for endpoint in endpoints["endpoints"].as_array().into_iter().flatten() {
-            let is_public = endpoint["interface"] == "public";
-            let base = if is_public { service.faults().url() } else { service.direct_url() };
-            let change = json!({"endpoint": {"url": format!("{base}{path}")}});
-            let endpoint = endpoint["id"].as_str().unwrap_or_default();
-            admin.exchange("PATCH", &format!("/v3/endpoints/{endpoint}"), Some(&change))?.success()?;
+        for interface in INTERFACES {
+            let base = if interface == "public" { service.faults().url() } else { service.direct_url() };
+            arguments.extend([format!("{base}{path}"), interface.to_owned(), kind.to_owned()]);
         }
     }
-    Ok(())
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    python.run("python", &arguments, state)
 }

@@ -173,13 +173,13 @@ impl Sources {
             max_allowed_address_pair: options.max_allowed_address_pair,
         };
         let neutron = neutron::service(&self.python, folder.path(), workers(options.database), &neutron_config)?;
+        keystone::point_catalog(&self.python, &state, &keystone, &neutron)?;
         // Both load for a second or two, so they do it at the same time.
         keystone.launch()?;
         neutron.launch()?;
         keystone.wait_ready()?;
         let session = |credentials| Session::new(&keystone.direct_url(), &neutron.direct_url(), credentials);
         let (member, admin) = (session(Credentials::member()), session(Credentials::admin()));
-        keystone::point_catalog(&admin, &keystone, &neutron)?;
         neutron.wait_ready()?;
         Ok(OpenStack { neutron, keystone, member, admin, _database: database, _folder: folder })
     }

@@ -136,3 +136,12 @@ impl Service {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Drop for Service {
+    /// Nothing of it is needed any more, and a farewell of uWSGI takes seconds.
+    fn drop(&mut self) {
+        if let Some(server) = self.server().take() {
+            server.kill();
+        }
+    }
+}
