@@ -93,6 +93,11 @@ impl Server {
         Ok(())
     }
 
+    /// Ends it with SIGKILL, for one whose traces nobody wants.
+    pub(crate) fn kill(mut self) {
+        self.end(Ending::Killed);
+    }
+
     /// The most memory that it has had so far, in MiB.
     pub(crate) fn peak_rss_mib(&self) -> Result<f64> {
         let keeper = self.keeper.id();
@@ -215,12 +220,17 @@ pub(crate) fn with_free_ports<T>(mut start: impl FnMut() -> Result<T>) -> Result
     let mut attempt = 1;
     loop {
         match start() {
-            Err(Error::Ended { log, .. }) if attempt < ATTEMPTS && log.contains("address already in use") => {
+            Err(Error::Ended { log, .. }) if attempt < ATTEMPTS && says_port_is_taken(&log) => {
                 attempt += 1;
             }
             other => return other,
         }
     }
+}
+
+/// Go and C libraries do not agree on the first letter.
+fn says_port_is_taken(log: &str) -> bool {
+    log.to_lowercase().contains("address already in use")
 }
 
 #[cfg(test)]

@@ -218,7 +218,8 @@ fn build_once(recipe: &Recipe, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn cache() -> PathBuf {
+/// The folder for all that is fetched or built.
+pub(crate) fn cache() -> PathBuf {
     match std::env::var_os(CACHE_VARIABLE) {
         Some(folder) => PathBuf::from(folder),
         None => workspace().join(".cache/testbed"),

@@ -1,0 +1,207 @@
+//! A real OpenStack on loopback: Keystone and Neutron under uWSGI, as deployments run them, with a small catalog and three users.
+//!
+//! Packages come from the Python package index and, for MariaDB, from Debian; nothing is installed outside of the cache. A [`Faults`] stands in
+//! front of each of the two services, and the catalog names those for everybody who asks for the public interface. It knows nothing of CNI.
+
+mod helpers;
+mod keystone;
+mod mariadb;
+mod neutron;
+mod python;
+mod service;
+mod session;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::faults::Faults;
+use crate::folder::RunFolder;
+use crate::process::{free_port, with_free_ports};
+
+pub use helpers::ApplicationCredential;
+pub use keystone::{
+    ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, NEUTRON_PASSWORD,
+    NEUTRON_USER, REGION, SERVICE_PROJECT,
+};
+pub use service::Service;
+pub use session::{Answer, Credentials, Session};
+
+use mariadb::{MariaDb, Programs};
+use python::Python;
+
+/// Where Neutron keeps its ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    /// A file, with one worker, because several lock each other out: quick to start.
+    Sqlite,
+    /// As deployments have it, with two workers and the tables that Neutron's own migrations make: for races.
+    MariaDb,
+}
+
+/// What an OpenStack is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Neutron's database. Keystone's is always a file.
+    pub database: Database,
+    /// How many `allowed_address_pairs` a port may have.
+    pub max_allowed_address_pair: u32,
+    /// For how long a token is good, in whole seconds.
+    pub token_lifetime: Duration,
+}
+
+impl Default for Options {
+    /// SQLite, and what Neutron and Keystone do when nobody says otherwise.
+    fn default() -> Self {
+        Self { database: Database::Sqlite, max_allowed_address_pair: 10, token_lifetime: Duration::from_secs(3600) }
+    }
+}
+
+/// A running OpenStack. Dropping it stops everything.
+#[derive(Debug)]
+pub struct OpenStack {
+    neutron: Service,
+    keystone: Service,
+    member: Session,
+    admin: Session,
+    // After what uses it: fields are dropped in this order.
+    _database: Option<MariaDb>,
+    _folder: RunFolder,
+}
+
+impl OpenStack {
+    /// Starts it and waits until both services answer; `None` where Python or the packages cannot be had, which is said on standard error.
+    ///
+    /// The first start on a machine fetches packages and compiles one of them; that takes a minute or two.
+    ///
+    /// # Errors
+    /// When something cannot be built, or does not get ready.
+    pub fn start(options: &Options) -> Result<Option<Self>> {
+        let Some(python) = Python::find_or_install()? else { return Ok(None) };
+        let programs = match options.database {
+            Database::Sqlite => None,
+            Database::MariaDb => match Programs::find()? {
+                None => return Ok(None),
+                found => found,
+            },
+        };
+        let accounts = keystone::template(&python)?;
+        let tables = match &programs {
+            None => neutron::sqlite_template(&python)?,
+            Some(programs) => mariadb::template(&python, programs)?,
+        };
+        let sources = Sources { python, programs, accounts, tables };
+        with_free_ports(|| sources.start(options)).map(Some)
+    }
+
+    /// Neutron: its fault proxy, and its life.
+    #[must_use]
+    pub fn neutron(&self) -> &Service {
+        &self.neutron
+    }
+
+    /// Keystone: its fault proxy, and its life.
+    #[must_use]
+    pub fn keystone(&self) -> &Service {
+        &self.keystone
+    }
+
+    /// What a client calls `auth_url`; through the fault proxy.
+    #[must_use]
+    pub fn keystone_url(&self) -> String {
+        format!("{}/v3", self.keystone.faults().url())
+    }
+
+    /// What the catalog names as the public interface of Neutron; through the fault proxy.
+    #[must_use]
+    pub fn neutron_url(&self) -> String {
+        self.neutron.faults().url()
+    }
+
+    /// The user [`MEMBER_USER`] of [`MEMBER_PROJECT`]; past the fault proxies.
+    #[must_use]
+    pub fn as_member(&self) -> &Session {
+        &self.member
+    }
+
+    /// The user [`ADMIN_USER`] of [`ADMIN_PROJECT`]; past the fault proxies.
+    #[must_use]
+    pub fn as_admin(&self) -> &Session {
+        &self.admin
+    }
+
+    /// A session of whoever that is; past the fault proxies.
+    #[must_use]
+    pub fn session(&self, credentials: Credentials) -> Session {
+        Session::new(&self.keystone.direct_url(), &self.neutron.direct_url(), credentials)
+    }
+}
+
+/// What a start needs, all of it found or prepared.
+struct Sources {
+    python: Python,
+    programs: Option<Programs>,
+    accounts: PathBuf,
+    tables: PathBuf,
+}
+
+impl Sources {
+    /// One attempt, in a folder of its own.
+    fn start(&self, options: &Options) -> Result<OpenStack> {
+        let folder = RunFolder::new()?;
+        let state = folder.path().join("state");
+        template::copy(&self.accounts, &state)?;
+        template::copy(&self.tables, &state)?;
+        let database = match &self.programs {
+            None => None,
+            Some(programs) => Some(MariaDb::start(programs, &state, folder.path())?),
+        };
+        let tables = database.as_ref().map_or_else(|| neutron::sqlite_url(&state), MariaDb::url);
+        let keystone_port = free_port()?;
+        let keystone_config = keystone::Config { state: &state, token_lifetime: options.token_lifetime };
+        let keystone = keystone::service(&self.python, folder.path(), keystone_port, &keystone_config)?;
+        let neutron_config = neutron::Config {
+            python: &self.python,
+            state: &state,
+            database: &tables,
+            keystone: &format!("{}/v3", keystone.direct_url()),
+            public_keystone: &format!("{}/v3", keystone.faults().url()),
+            max_allowed_address_pair: options.max_allowed_address_pair,
+        };
+        let neutron = neutron::service(&self.python, folder.path(), workers(options.database), &neutron_config)?;
+        keystone::point_catalog(&self.python, &state, &keystone, &neutron)?;
+        // Both load for a second or two, so they do it at the same time.
+        keystone.launch()?;
+        neutron.launch()?;
+        keystone.wait_ready()?;
+        let session = |credentials| Session::new(&keystone.direct_url(), &neutron.direct_url(), credentials);
+        let (member, admin) = (session(Credentials::member()), session(Credentials::admin()));
+        neutron.wait_ready()?;
+        Ok(OpenStack { neutron, keystone, member, admin, _database: database, _folder: folder })
+    }
+}
+
+/// SQLite answers 500 to most of what two workers write at the same time.
+fn workers(database: Database) -> u32 {
+    match database {
+        Database::Sqlite => 1,
+        Database::MariaDb => 2,
+    }
+}
+
+/// Writes a file into a folder that may not be there yet.
+fn write(folder: &std::path::Path, name: &str, text: &str) -> Result<PathBuf> {
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(Error::file(&path))?;
+    Ok(path)
+}
+
+/// Where a service that has not been started yet stands between its clients and nobody.
+fn faults_before(port: u16) -> Result<Faults> {
+    Faults::start(&format!("127.0.0.1:{port}"))
+}
