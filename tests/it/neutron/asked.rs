@@ -75,7 +75,7 @@ fn both_families_and_what_the_subnet_says(stack: &OpenStack) {
     let network = stack.create_network("both").unwrap();
     let more = json!({"dns_nameservers": ["10.2.0.53"], "host_routes": [{"destination": "10.9.0.0/16", "nexthop": "10.2.0.9"}]});
     let v4 = stack.create_subnet(&network, "10.2.0.0/24", &more).unwrap();
-    stack.create_subnet(&network, "fd00:2::/64", &json!({})).unwrap();
+    stack.create_subnet(&network, "fd00:2::/64", &json!({"gateway_ip": "fd00:2::1"})).unwrap();
     let plugin = Plugin::new(stack, &network, "n1").with("routes", json!([{"dst": "0.0.0.0/0"}]));
     let result = plugin.run("ADD", "a").expect(0).json();
     let given = addresses(&result);
