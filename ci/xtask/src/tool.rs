@@ -11,6 +11,10 @@ use serde_json::Value;
 pub const TOOL_VARIABLE: &str = "XTASK_TOOL";
 /// Where a companion that a person has started looks for the tool.
 pub const USUAL_PLACE: &str = "target/release/cilium-ipam";
+/// Names the CNI plugin to the companions.
+pub const PLUGIN_VARIABLE: &str = "XTASK_PLUGIN";
+/// Where a companion that a person has started looks for the CNI plugin.
+pub const PLUGIN_PLACE: &str = "target/plugin/cni-ipam-neutron";
 
 /// The tool.
 pub struct Tool {

@@ -8,6 +8,7 @@
 mod alloc;
 mod apply;
 mod claims;
+mod cni;
 mod doctor;
 mod file;
 mod join;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::tool::{TOOL_VARIABLE, USUAL_PLACE};
+use xtask::tool::{PLUGIN_PLACE, PLUGIN_VARIABLE, TOOL_VARIABLE, USUAL_PLACE};
 
 /// Measure against limits of the same run.
 #[derive(Debug, Parser)]
@@ -33,12 +34,15 @@ use xtask::tool::{TOOL_VARIABLE, USUAL_PLACE};
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// How many nodes, blocks for `alloc`, or Services for `services`; each benchmark has a number of its own.
+    /// How many nodes, blocks for `alloc`, Services for `services`, or turns for `cni`; each benchmark has a number of its own.
     #[arg(long, global = true, value_name = "N")]
     nodes: Option<usize>,
     /// The program to measure, instead of the one that is built from these sources.
     #[arg(long, global = true, value_name = "FILE", env = TOOL_VARIABLE, default_value = USUAL_PLACE)]
     tool: PathBuf,
+    /// The CNI plugin to measure, instead of the one that is built from these sources.
+    #[arg(long, global = true, value_name = "FILE", env = PLUGIN_VARIABLE, default_value = PLUGIN_PLACE)]
+    plugin: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -61,6 +65,8 @@ enum Verb {
     Join,
     /// Nodes that are created all at once while the operator runs, against kube-controller-manager's node-ipam-controller; 2,000 nodes.
     Newcomers,
+    /// ADD of `cni-ipam-neutron` on a real Neutron, against one raw POST of a port; its start and its size; 60 turns.
+    Cni,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -88,7 +94,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { verb, nodes, tool } = arguments;
+    let Arguments { verb, nodes, tool, plugin } = arguments;
     match verb {
         Verb::Plan => plan::run(tool, nodes.unwrap_or(plan::NODES)),
         Verb::Apply => apply::run(tool, nodes.unwrap_or(apply::NODES)),
@@ -99,6 +105,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Verb::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
         Verb::Newcomers => newcomers::run(tool, nodes.unwrap_or(newcomers::NODES)),
+        Verb::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Verb::All => {
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
@@ -108,7 +115,8 @@ fn run(arguments: &Arguments) -> Result<()> {
             alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
             claims::run(nodes.unwrap_or(claims::NODES))?;
             join::run(tool, nodes.unwrap_or(join::NODES))?;
-            newcomers::run(tool, nodes.unwrap_or(newcomers::NODES))
+            newcomers::run(tool, nodes.unwrap_or(newcomers::NODES))?;
+            cni::run(plugin, nodes.unwrap_or(cni::TURNS))
         }
         Verb::Timed(arguments) => timed::run(arguments),
         Verb::RawList { kubeconfig } => raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop),

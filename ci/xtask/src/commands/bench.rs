@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::companion;
+use crate::cargo;
 
 /// Measure against limits of the same run.
 #[derive(Debug, clap::Args)]
@@ -14,5 +15,8 @@ pub struct Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.arguments.iter().any(|argument| argument == "cni" || argument == "all") {
+        cargo::run("build --profile plugin --no-default-features --features neutron --bin cni-ipam-neutron")?;
+    }
     companion::run("bench", &arguments.arguments)
 }
