@@ -93,9 +93,9 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it with SIGKILL, for one whose traces nobody wants.
-    pub(crate) fn kill(mut self) {
-        self.end(Ending::Killed);
+    /// Ends it that way for good.
+    pub(crate) fn end_with(mut self, ending: Ending) {
+        self.end(ending);
     }
 
     /// The most memory that it has had so far, in MiB.

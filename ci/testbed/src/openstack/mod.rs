@@ -50,7 +50,7 @@ pub struct Options {
     pub database: Database,
     /// How many `allowed_address_pairs` a port may have.
     pub max_allowed_address_pair: u32,
-    /// For how long a token is good, in whole seconds.
+    /// For how long a token is good, in whole seconds. 2 are too few: Neutron itself logs in with such a token, too.
     pub token_lifetime: Duration,
 }
 
@@ -81,20 +81,7 @@ impl OpenStack {
     /// # Errors
     /// When something cannot be built, or does not get ready.
     pub fn start(options: &Options) -> Result<Option<Self>> {
-        let Some(python) = Python::find_or_install()? else { return Ok(None) };
-        let programs = match options.database {
-            Database::Sqlite => None,
-            Database::MariaDb => match Programs::find()? {
-                None => return Ok(None),
-                found => found,
-            },
-        };
-        let accounts = keystone::template(&python)?;
-        let tables = match &programs {
-            None => neutron::sqlite_template(&python)?,
-            Some(programs) => mariadb::template(&python, programs)?,
-        };
-        let sources = Sources { python, programs, accounts, tables };
+        let Some(sources) = Sources::prepare(options.database)? else { return Ok(None) };
         with_free_ports(|| sources.start(options)).map(Some)
     }
 
@@ -141,6 +128,15 @@ impl OpenStack {
     }
 }
 
+/// Fetches, builds and fills all that a start needs, as the first start would; `None` where Python or the packages cannot be had, which is said on
+/// standard error. For those who want it to be seen: what is told from inside of a test is not.
+///
+/// # Errors
+/// When something cannot be built.
+pub fn prepare(database: Database) -> Result<Option<()>> {
+    Ok(Sources::prepare(database)?.map(drop))
+}
+
 /// What a start needs, all of it found or prepared.
 struct Sources {
     python: Python,
@@ -150,6 +146,24 @@ struct Sources {
 }
 
 impl Sources {
+    /// `None` where Python or the packages cannot be had.
+    fn prepare(database: Database) -> Result<Option<Self>> {
+        let Some(python) = Python::find_or_install()? else { return Ok(None) };
+        let programs = match database {
+            Database::Sqlite => None,
+            Database::MariaDb => match Programs::find()? {
+                None => return Ok(None),
+                found => found,
+            },
+        };
+        let accounts = keystone::template(&python)?;
+        let tables = match &programs {
+            None => neutron::sqlite_template(&python)?,
+            Some(programs) => mariadb::template(&python, programs)?,
+        };
+        Ok(Some(Self { python, programs, accounts, tables }))
+    }
+
     /// One attempt, in a folder of its own.
     fn start(&self, options: &Options) -> Result<OpenStack> {
         let folder = RunFolder::new()?;

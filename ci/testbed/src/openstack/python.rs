@@ -27,7 +27,7 @@ const ASK: &str = "import ensurepip, sys, venv\n\
                    print(sys.executable)\n\
                    print(sys.version)";
 /// What pip says where it cannot reach the index; a pin that is not there is told with the versions that are.
-const UNREACHABLE: [&str; 3] = ["from versions: none", "connection broken by", "Max retries exceeded"];
+const UNREACHABLE: [&str; 3] = ["from versions: none", "Retry(total=0", "Max retries exceeded"];
 
 /// An interpreter with all packages.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! One service of OpenStack under uWSGI, with a fault proxy in front of it.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,9 +10,12 @@ use ureq::Agent;
 use crate::error::Result;
 use crate::faults::Faults;
 use crate::process::{Ending, Server};
+use crate::wait::wait_until;
 
 /// Two seconds on a free machine.
 const READY_LIMIT: Duration = Duration::from_secs(120);
+/// More than the kernel needs to end a process.
+const PORT_LIMIT: Duration = Duration::from_secs(10);
 /// For the question whether it is there.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -102,11 +106,12 @@ impl Service {
     /// # Errors
     /// When it does not.
     pub fn restart(&self, ending: Ending) -> Result<()> {
-        match &mut *self.server() {
-            Some(server) => server.restart(ending)?,
-            empty => *empty = Some(self.spawn()?),
+        if let Some(server) = self.server().take() {
+            server.end_with(ending);
         }
-        self.wait_ready()
+        // Workers outlive a killed master for a moment.
+        wait_until("its port", PORT_LIMIT, || Ok(TcpListener::bind(("127.0.0.1", self.port)).ok()))?;
+        self.start()
     }
 
     /// Starts it and does not wait.
@@ -141,7 +146,7 @@ impl Drop for Service {
     /// Nothing of it is needed any more, and a farewell of uWSGI takes seconds.
     fn drop(&mut self) {
         if let Some(server) = self.server().take() {
-            server.kill();
+            server.end_with(Ending::Killed);
         }
     }
 }
