@@ -106,8 +106,12 @@ impl<N: Neutron + Patience> Adding<'_, N> {
                 Ok(port) => return Ok(port),
                 Err(error) => error,
             };
-            if let Some(port) = answered(self.neutron, |_| self.found())? {
-                return Ok(port);
+            match (answered(self.neutron, |_| self.found()), &error) {
+                (Ok(Some(port)), _) => return Ok(port),
+                (Ok(None), _) => {}
+                // What was said first is nearer to the cause.
+                (Err(_), NeutronError::Unavailable(_)) => return Err(error),
+                (Err(fault), _) => return Err(fault),
             }
             mac = match (error, mac) {
                 (NeutronError::MacInUse, Mac::Chosen(attempt)) if attempt + 1 < ATTEMPTS => Mac::Chosen(attempt + 1),

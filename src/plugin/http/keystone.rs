@@ -42,6 +42,8 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
     if !status.is_success() {
         return Err(match fault(status, &body) {
             NeutronError::Unauthorized => NeutronError::Refused,
+            // So it says of an application credential that was deleted (Keystone 30).
+            NeutronError::NotFound(_) if body["error"].is_object() => NeutronError::Refused,
             NeutronError::NotFound(_) => NeutronError::NotFound("Keystone, at the address that is given".to_owned()),
             other => other,
         });

@@ -22,7 +22,8 @@ fn what_is_asked_for_is_given() {
 /// The words of the plugin of 2020, with a user, a network and a URL of this Neutron.
 fn the_commands_that_users_know(stack: &OpenStack) {
     let network = stack.create_network("old").unwrap();
-    let pools = json!({"gateway_ip": "203.0.113.1", "allocation_pools": [{"start": "203.0.113.2", "end": "203.0.113.2"}]});
+    let pools =
+        json!({"gateway_ip": "203.0.113.1", "allocation_pools": [{"start": "203.0.113.2", "end": "203.0.113.2"}]});
     stack.create_subnet(&network, "203.0.113.0/24", &pools).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
@@ -35,7 +36,8 @@ fn the_commands_that_users_know(stack: &OpenStack) {
         variables[3].1 = "dummy0";
         finish(start(&input, &variables)).expect(0).stdout
     };
-    let given = r#"{"cniVersion":"0.3.1","ips":[{"version":"4","address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
+    let given =
+        r#"{"cniVersion":"0.3.1","ips":[{"version":"4","address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
     assert_eq!(run("ADD"), given);
     assert_eq!(run("ADD"), given, "asked again it is the same");
     let all = || stack.as_admin().get(&format!("/v2.0/ports?network_id={network}")).unwrap()["ports"].clone();

@@ -32,7 +32,8 @@ fn write_clouds(plugin: &Plugin, stack: &OpenStack, credential: &ApplicationCred
         "auth_url": stack.keystone_url(),
         "application_credential_id": credential.id, "application_credential_secret": credential.secret,
     });
-    let clouds = json!({"clouds": {"lab": {"auth_type": "v3applicationcredential", "auth": auth, "region_name": "RegionOne"}}});
+    let clouds =
+        json!({"clouds": {"lab": {"auth_type": "v3applicationcredential", "auth": auth, "region_name": "RegionOne"}}});
     let file = plugin.folder().join("clouds.yaml");
     std::fs::write(&file, clouds.to_string()).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -41,7 +42,10 @@ fn write_clouds(plugin: &Plugin, stack: &OpenStack, credential: &ApplicationCred
 fn an_application_credential_in_a_file(stack: &OpenStack, network: &str) {
     let rule = |method: &str, path: &str| json!({"service": "network", "method": method, "path": path});
     let rules = json!([
-        rule("GET", "/v2.0/ports"), rule("POST", "/v2.0/ports"), rule("DELETE", "/v2.0/ports/*"), rule("GET", "/v2.0/subnets/*"),
+        rule("GET", "/v2.0/ports"),
+        rule("POST", "/v2.0/ports"),
+        rule("DELETE", "/v2.0/ports/*"),
+        rule("GET", "/v2.0/subnets/*"),
     ]);
     let credential = stack.create_application_credential("nodes", Some(&rules)).unwrap();
     let plugin = in_file(stack, network);
@@ -62,6 +66,10 @@ fn an_application_credential_in_a_file(stack: &OpenStack, network: &str) {
     plugin.del("a");
     stack.delete_application_credential(&other).unwrap();
     stack.delete_application_credential(&credential).unwrap();
+    std::fs::remove_dir_all(plugin.state()).unwrap();
+    let (code, message) = plugin.refused("ADD", "a");
+    assert!(code == 100 && message.contains("does not accept the credentials"), "{code} {message}");
+    assert_eq!(plugin.refused("STATUS", "").0, 50);
 }
 
 fn a_password_that_is_wrong(stack: &OpenStack, network: &str) {

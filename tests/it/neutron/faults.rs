@@ -86,7 +86,8 @@ fn a_run_that_is_killed_between_request_and_answer(stack: &OpenStack, network: &
         stack.neutron().faults().next(1, "POST", "/v2.0/ports", Fault::Withhold);
         let mut child = plugin.start("ADD", container);
         let device = format!("{container}/eth0");
-        wait_until("the port", Duration::from_secs(60), || Ok(ports(stack, network).contains(&device).then_some(()))).unwrap();
+        wait_until("the port", Duration::from_secs(60), || Ok(ports(stack, network).contains(&device).then_some(())))
+            .unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     };
@@ -132,7 +133,8 @@ fn the_disk_is_full(stack: &OpenStack, network: &str) {
     let state = plugin.state();
     std::fs::create_dir(&state).unwrap();
     let on_a_full_disk = |command: &str, container: &str| {
-        let script = r#"mount -t tmpfs -o size=4k,nr_inodes=2,mode=700 none "$STATE" && : > "$STATE/full" && exec "$PLUGIN""#;
+        let script =
+            r#"mount -t tmpfs -o size=4k,nr_inodes=2,mode=700 none "$STATE" && : > "$STATE/full" && exec "$PLUGIN""#;
         let mut shell = Command::new("unshare");
         shell.args(["--mount", "sh", "-c", script]).env("STATE", &state);
         shell.env("PLUGIN", env!("CARGO_BIN_EXE_cni-ipam-neutron")).envs(variables(command, container));

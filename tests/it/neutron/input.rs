@@ -52,7 +52,9 @@ fn hostile_words_of_the_environment_are_refused() {
         variables[3].1 = interface;
         assert_eq!(refused(&good, &variables).0, 4, "{interface:?}");
     }
-    for arguments in ["IP", "IP=10.0.0.300", "X=1", "IP=10.0.0.1/24;IP", &format!("X={}", "y".repeat(20_000)), "IP=\u{1b}[2J"] {
+    for arguments in
+        ["IP", "IP=10.0.0.300", "X=1", "IP=10.0.0.1/24;IP", &format!("X={}", "y".repeat(20_000)), "IP=\u{1b}[2J"]
+    {
         let mut variables = variables("ADD", "c").to_vec();
         variables.push(("CNI_ARGS", arguments));
         let (code, message) = refused(&good, &variables);

@@ -28,7 +28,8 @@ struct Plugin<'p> {
 
 impl Plugin<'_> {
     fn run(&self, command: &str) -> Result<String> {
-        let variables = [("CNI_COMMAND", command), ("CNI_CONTAINERID", "c"), ("CNI_NETNS", "/dev/null"), ("CNI_IFNAME", "eth0")];
+        let variables =
+            [("CNI_COMMAND", command), ("CNI_CONTAINERID", "c"), ("CNI_NETNS", "/dev/null"), ("CNI_IFNAME", "eth0")];
         let mut plugin = Command::new(self.program);
         plugin.env_clear().envs(variables).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = plugin.spawn().context("the plugin does not start")?;

@@ -5,10 +5,12 @@ use anyhow::{Result, bail};
 use crate::cargo;
 
 /// Features of the package, each of which must build without those above it.
-const LAYERS: [&str; 2] = ["runtime", "live"];
+const LAYERS: [&str; 3] = ["runtime", "live", "neutron"];
 /// What the pure rooms must not reach: a runtime, a client, a terminal.
 const IMPURE: [&str; 9] =
     ["anstream", "clap", "futures-util", "hyper", "indicatif", "k8s-openapi", "kube", "rustls", "tokio"];
+/// What the CNI plugin, which is started for each Pod, must not reach.
+const HEAVY: [&str; 6] = ["clap", "hyper", "k8s-openapi", "kube", "prometheus-client", "tokio"];
 
 /// Check formatting, lints, dependencies, documentation and the pure rooms.
 #[derive(Debug, clap::Args)]
@@ -30,20 +32,28 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// They build alone, and so does each layer above them; none of their dependencies can do what they must not.
 fn pure_rooms() -> Result<()> {
-    let tree = "tree --package cilium-ipam --no-default-features --edges normal --prefix none --format {p}";
-    let reached = impure(&cargo::output(tree)?);
-    if !reached.is_empty() {
-        bail!("the pure rooms depend on {}: `cargo {tree} --invert NAME` says how", reached.join(", "));
-    }
+    reaches_none("the pure rooms", "", &IMPURE)?;
+    reaches_none("the CNI plugin", " --features neutron", &HEAVY)?;
     cargo::run("clippy --package cilium-ipam --lib --no-default-features -- --deny warnings")?;
     LAYERS.iter().try_for_each(|layer| {
         cargo::run(&format!("check --package cilium-ipam --lib --no-default-features --features {layer}"))
     })
 }
 
-fn impure(tree: &str) -> Vec<&'static str> {
+fn reaches_none(who: &str, features: &str, forbidden: &[&'static str]) -> Result<()> {
+    let tree = format!(
+        "tree --package cilium-ipam --no-default-features{features} --edges normal --prefix none --format {{p}}"
+    );
+    let reached = reached(&cargo::output(&tree)?, forbidden);
+    if !reached.is_empty() {
+        bail!("{who} must not depend on {}: `cargo {tree} --invert NAME` says how", reached.join(", "));
+    }
+    Ok(())
+}
+
+fn reached(tree: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
     let names: Vec<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    IMPURE.into_iter().filter(|name| names.contains(name)).collect()
+    forbidden.iter().copied().filter(|name| names.contains(name)).collect()
 }
 
 fn dependencies(arguments: &Arguments) -> Result<()> {
@@ -60,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_client_among_the_dependencies_is_found() {
-        assert_eq!(impure("cilium-ipam v0.1.0 (/here)\nserde v1.0.0\ntokio v1.2.3\n"), ["tokio"]);
-        assert!(impure("tokio-util v0.7.0\n").is_empty());
+        assert_eq!(reached("cilium-ipam v0.1.0 (/here)\nserde v1.0.0\ntokio v1.2.3\n", &IMPURE), ["tokio"]);
+        assert!(reached("tokio-util v0.7.0\n", &IMPURE).is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! `test`: the whole suite, with the real programs that it runs against, and the proofs.
 
 use anyhow::Result;
+use testbed::openstack::{Database, prepare};
 use testbed::{CiliumVersion, Program, build};
 
 use super::prove;
@@ -24,6 +25,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     // Before the tests, because what is told meanwhile cannot be seen from inside of one.
     build(&PROGRAMS)?;
+    for database in [Database::Sqlite, Database::MariaDb] {
+        prepare(database)?;
+    }
     cargo::run_with(SUITE, &arguments.arguments, None)?;
     if arguments.arguments.is_empty() {
         prove::all()?;
