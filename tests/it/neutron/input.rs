@@ -1,6 +1,8 @@
 //! What cannot be understood, without any OpenStack.
 
-use serde_json::json;
+use cilium_ipam::neutron::cni::Arguments;
+use cilium_ipam::neutron::{Cloud, Settings};
+use serde_json::{Value, json};
 
 use super::support::{fault, finish, start, variables};
 
@@ -63,4 +65,33 @@ fn hostile_words_of_the_environment_are_refused() {
     }
     let (code, message) = refused(&good, &variables("ADD", "c"));
     assert_eq!(code, 11, "with nothing hostile it would ask Keystone: {message}");
+}
+
+/// The blocks of a language in NEUTRON.md.
+fn snippets(language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(crate::support::repository().join("NEUTRON.md")).unwrap();
+    let fence = format!("```{language}\n");
+    let blocks = text.split(fence.as_str()).skip(1);
+    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_documents_snippets_are_valid() {
+    let lists = snippets("json");
+    assert!(!lists.is_empty());
+    for list in lists {
+        let list: Value = serde_json::from_str(&list).unwrap();
+        // As a runtime hands a plugin of a list its part.
+        for plugin in list["plugins"].as_array().unwrap() {
+            let mut configuration = plugin.clone();
+            ["cniVersion", "name"].into_iter().for_each(|key| configuration[key] = list[key].clone());
+            let settings = Settings::read(configuration.to_string().as_bytes()).unwrap();
+            settings.wish(&Arguments::default()).unwrap();
+        }
+    }
+    let clouds = snippets("yaml");
+    assert!(!clouds.is_empty());
+    for text in clouds {
+        Cloud::read(&text, Some("kubernetes")).unwrap();
+    }
 }
