@@ -73,7 +73,7 @@ pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
 }
 
 fn shortened(text: &str) -> String {
-    text.chars().take(64).collect::<String>().escape_debug().to_string()
+    text.chars().take(64).collect()
 }
 
 #[cfg(test)]

@@ -35,9 +35,7 @@ impl FromStr for Command {
             "STATUS" => Ok(Command::Status),
             "VERSION" => Ok(Command::Version),
             "" => Err(fault("CNI_COMMAND is not set")),
-            other => {
-                Err(fault(format!("CNI_COMMAND is {}", other.chars().take(32).collect::<String>().escape_debug())))
-            }
+            other => Err(fault(format!("CNI_COMMAND is {}", other.chars().take(32).collect::<String>()))),
         }
     }
 }

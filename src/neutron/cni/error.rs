@@ -44,6 +44,21 @@ impl ErrorCode {
     }
 }
 
+/// Longest text that is told, in characters: others' words may be part of it.
+const LONGEST: usize = 600;
+
+/// Without what a terminal would not show, or take for more than text.
+fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars().take(LONGEST) {
+        match c {
+            '\'' | '"' | '\\' => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
+}
+
 /// An error as it is answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -57,15 +72,15 @@ pub struct CniError {
 }
 
 impl CniError {
-    /// An error with its way out.
+    /// An error with its way out. Whatever stands in them is fit to be shown.
     pub fn new(code: ErrorCode, message: impl Into<String>, details: impl Into<String>) -> CniError {
-        CniError { code, message: message.into(), details: details.into() }
+        CniError { code, message: shown(&message.into()), details: shown(&details.into()) }
     }
 
     /// The same, with something else that went wrong on the way out.
     #[must_use]
     pub fn and_also(mut self, also: &str) -> CniError {
-        self.message = format!("{}; {also}", self.message);
+        self.message = format!("{}; {}", self.message, shown(also));
         self
     }
 

@@ -184,7 +184,7 @@ fn invalid(message: &str) -> CniError {
 
 /// A part of what somebody wrote, fit to be shown.
 fn shown(text: &str) -> String {
-    text.chars().take(64).collect::<String>().escape_debug().to_string()
+    text.chars().take(64).collect()
 }
 
 #[cfg(test)]

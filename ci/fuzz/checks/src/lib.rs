@@ -5,6 +5,7 @@
 
 pub mod claims;
 pub mod cluster_file;
+pub mod cni_input;
 pub mod plan_file;
 pub mod yaml_directory;
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use fuzz_checks::{claims, cluster_file, plan_file, yaml_directory};
+use fuzz_checks::{claims, cluster_file, cni_input, plan_file, yaml_directory};
 
 fn files(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(target);
@@ -43,4 +43,9 @@ fn cluster_files() {
 #[test]
 fn kept_claims() {
     run("claims", claims::check);
+}
+
+#[test]
+fn what_a_container_runtime_says() {
+    run("cni_input", cni_input::check);
 }

@@ -11,7 +11,7 @@ use xtask::line::Line;
 use crate::cargo;
 
 /// All of them, as `ci/fuzz/Cargo.toml` names them.
-const TARGETS: [&str; 4] = ["yaml_directory", "plan_file", "cluster_file", "claims"];
+const TARGETS: [&str; 5] = ["yaml_directory", "plan_file", "cluster_file", "claims", "cni_input"];
 const CARGO_FUZZ: &str = "0.13.2";
 /// No sanitizer: there is no unsafe code for one to look at.
 const BUILD: &str = "--fuzz-dir ci/fuzz --target-dir target/fuzz --sanitizer none";
@@ -23,7 +23,7 @@ const KEPT_FILES: usize = 150;
 /// Run fuzz targets; installs cargo-fuzz first, and needs a nightly toolchain.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The target, or all: yaml_directory, plan_file, cluster_file, claims.
+    /// The target, or all: yaml_directory, plan_file, cluster_file, claims, cni_input.
     #[arg(default_value = "all")]
     target: String,
     /// How long each target runs.

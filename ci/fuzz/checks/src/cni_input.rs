@@ -1,0 +1,43 @@
+//! What a container runtime says to the CNI plugin: `CNI_ARGS` in the first line, the configuration of the network behind it.
+
+use cilium_ipam::neutron::cni::{Arguments, CniError, SpecVersion};
+use cilium_ipam::neutron::{Cloud, Settings};
+use serde_json::Value;
+
+use crate::harmless::assert_harmless;
+
+/// A shorter password may stand in a message by chance.
+const SECRET: usize = 8;
+
+/// The bytes are both.
+pub fn check(data: &[u8]) {
+    let line = data.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+    let (arguments, input) = data.split_at(line);
+    let arguments = String::from_utf8_lossy(arguments);
+    let written: Value = serde_json::from_slice(input).unwrap_or_default();
+    let secret = written["ipam"]["openstackConf"]["password"].as_str().filter(|secret| secret.len() >= SECRET);
+    let version = Settings::version_of(input);
+    let refused = |error: &CniError| {
+        let told = error.to_json(version).to_string();
+        assert_harmless("an error", &told);
+        assert!(told.len() < 4_000, "{} bytes", told.len());
+        assert!(secret.is_none_or(|secret| !told.contains(secret)), "{told}");
+    };
+    let asked = Arguments::read(&arguments).unwrap_or_default();
+    match Settings::read(input) {
+        Err(error) => refused(&error),
+        Ok(settings) => {
+            assert!(secret.is_none_or(|secret| !format!("{:?}", settings.source).contains(secret)));
+            assert_eq!(settings.needs(SpecVersion::V1_1_0, "GC").is_ok(), settings.version == SpecVersion::V1_1_0);
+            match settings.wish(&asked) {
+                Err(error) => refused(&error),
+                Ok(wish) => {
+                    assert!(!wish.networks.is_empty() && asked.addresses.iter().all(|one| wish.addresses.contains(one)))
+                }
+            }
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(input) {
+        let _ = Cloud::read(text, None).map_err(|why| why.to_string());
+    }
+}
