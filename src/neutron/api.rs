@@ -181,9 +181,12 @@ pub enum NeutronError {
     /// Keystone does not take the credentials.
     #[error("Keystone does not accept the credentials")]
     Refused,
-    /// No answer, none in time, or one that says that it does not work at the moment. What was asked for may have been done.
-    #[error("OpenStack does not answer: {0}")]
+    /// Neutron gives no answer, none in time, or one that says that it does not work at the moment. What was asked for may have been done.
+    #[error("Neutron does not answer: {0}")]
     Unavailable(String),
+    /// The same of Keystone, so Neutron was asked for nothing.
+    #[error("Keystone does not answer: {0}")]
+    Unreachable(String),
     /// Another no.
     #[error("OpenStack refused it: {0}")]
     Other(String),
@@ -247,7 +250,9 @@ impl NeutronError {
                 "see user, password, project and domain, or whether the application credential was revoked; \
                  the plugin of 2020 kept passwords obfuscated, this one takes them as they are",
             ),
-            NeutronError::Unavailable(_) => (ErrorCode::TryAgainLater, "it will be tried again"),
+            NeutronError::Unavailable(_) | NeutronError::Unreachable(_) => {
+                (ErrorCode::TryAgainLater, "it will be tried again")
+            }
             NeutronError::Other(_) => (ErrorCode::Refused, "see Neutron's log"),
         }
     }

@@ -110,17 +110,17 @@ impl<N: Neutron + Patience> Adding<'_, N> {
                 (Ok(Some(port)), _) => return Ok(port),
                 (Ok(None), _) => {}
                 // What was said first is nearer to the cause.
-                (Err(_), NeutronError::Unavailable(_)) => return Err(error),
+                (Err(_), NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => return Err(error),
                 (Err(fault), _) => return Err(fault),
             }
             mac = match (error, mac) {
                 (NeutronError::MacInUse, Mac::Chosen(attempt)) if attempt + 1 < ATTEMPTS => Mac::Chosen(attempt + 1),
                 // The wish for an address may be what is forbidden; then it is said again.
                 (NeutronError::Forbidden(_), Mac::Chosen(_)) => Mac::Neutrons,
-                (NeutronError::Unavailable(why), mac) => {
+                (error @ (NeutronError::Unavailable(_) | NeutronError::Unreachable(_)), mac) => {
                     tries += 1;
                     if self.neutron.again(tries) == Verdict::Over {
-                        return Err(NeutronError::Unavailable(why));
+                        return Err(error);
                     }
                     mac
                 }

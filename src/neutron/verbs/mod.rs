@@ -43,10 +43,10 @@ fn answered<N: Patience, T>(neutron: &N, ask: impl Fn(&N) -> Result<T, NeutronEr
     let mut tries = 0;
     loop {
         match ask(neutron) {
-            Err(NeutronError::Unavailable(why)) => {
+            Err(error @ (NeutronError::Unavailable(_) | NeutronError::Unreachable(_))) => {
                 tries += 1;
                 if neutron.again(tries) == Verdict::Over {
-                    return Err(NeutronError::Unavailable(why));
+                    return Err(error);
                 }
             }
             answer => return answer,

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -86,7 +87,11 @@ impl HttpNeutron {
         if let Some(session) = self.session.borrow().as_ref() {
             return Ok(session.clone());
         }
-        let session = self.logins.get_or(&self.cloud, self.until, || login(&self.agent()?, &self.cloud))?;
+        let session = self.logins.get_or(&self.cloud, self.until, || login(&self.agent()?, &self.cloud));
+        let session = session.map_err(|error| match error {
+            NeutronError::Unavailable(why) => NeutronError::Unreachable(why),
+            error => error,
+        })?;
         *self.session.borrow_mut() = Some(session.clone());
         Ok(session)
     }
@@ -138,7 +143,8 @@ fn agent(tls: &TlsConfig, wait: Duration) -> Agent {
 }
 
 fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
-    let mut builder = TlsConfig::builder();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut builder = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
     if cloud.trust == Trust::Anything {
         builder = builder.disable_verification(true);
     }
