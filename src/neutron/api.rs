@@ -92,6 +92,8 @@ pub struct Address {
 /// A subnet, as far as it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subnet {
+    /// Its network.
+    pub network: Id,
     /// Its range.
     pub range: IpNet,
     /// The way out of it.
@@ -184,9 +186,12 @@ pub enum NeutronError {
     /// Neutron gives no answer, none in time, or one that says that it does not work at the moment. What was asked for may have been done.
     #[error("Neutron does not answer: {0}")]
     Unavailable(String),
-    /// The same of Keystone, so Neutron was asked for nothing.
-    #[error("Keystone does not answer: {0}")]
+    /// Keystone does not answer, or there is no time left, so Neutron was asked for nothing.
+    #[error("OpenStack cannot be asked: {0}")]
     Unreachable(String),
+    /// The address, the region or the certificates that are configured cannot be right.
+    #[error("OpenStack cannot be reached as configured: {0}")]
+    Misconfigured(String),
     /// Another no.
     #[error("OpenStack refused it: {0}")]
     Other(String),
@@ -240,6 +245,10 @@ impl NeutronError {
             NeutronError::NotFound(_) | NeutronError::NoSuchPort => {
                 (ErrorCode::InvalidConfiguration, "see the ids of networks and subnets, the region and the interface")
             }
+            NeutronError::Misconfigured(_) => (
+                ErrorCode::InvalidConfiguration,
+                "see the address of Keystone, the region, the interface and the certificates",
+            ),
             NeutronError::Forbidden(_) => (ErrorCode::Refused, "give the role what it lacks, or leave that wish out"),
             NeutronError::Unauthorized => (
                 ErrorCode::Refused,

@@ -95,6 +95,11 @@ pub enum CloudsFault {
     /// It does not say which.
     #[error("it has {0} clouds, and `ipam.cloud` does not say which")]
     Several(usize),
+    /// Keystone cannot be there.
+    #[error(
+        "`auth_url` (`authUrl`) is no address like https://keystone.example/v3, without a user or a password in it"
+    )]
+    Address,
     /// Something lacks.
     #[error("the cloud `{cloud}` has no `{field}`")]
     Lacks {
@@ -141,19 +146,28 @@ struct WrittenAuth {
 
 impl Cloud {
     /// As the plugin of 2020 was configured: one domain for both.
-    pub fn with_password(auth_url: &str, username: String, password: String, project: String, domain: String) -> Cloud {
+    ///
+    /// # Errors
+    /// An address where no Keystone can be.
+    pub fn with_password(
+        auth_url: &str,
+        username: String,
+        password: String,
+        project: String,
+        domain: String,
+    ) -> Result<Cloud, CloudsFault> {
         // The domain that every cloud has is `Default` by name and `default` by id, and people write both.
         let domain = if domain == "default" { Named::Id(domain) } else { Named::Name(domain) };
         let project = Project::Name(project, domain.clone());
         let access = Access::Password { username, user_domain: domain, password, project };
-        Cloud {
-            auth_url: versioned(auth_url),
+        Ok(Cloud {
+            auth_url: versioned(auth_url)?,
             access,
             region: None,
             interface: "public".to_owned(),
             certificates: None,
             trust: Trust::Verified,
-        }
+        })
     }
 
     /// One of a file; without a name the only one.
@@ -170,7 +184,7 @@ impl Cloud {
         let cloud = written.clouds.remove(&name).ok_or_else(|| CloudsFault::Unknown(name.clone()))?;
         let auth_url = needed(&name, "auth.auth_url", cloud.auth.auth_url.clone())?;
         Ok(Cloud {
-            auth_url: versioned(&auth_url),
+            auth_url: versioned(&auth_url)?,
             access: Access::of(&name, cloud.auth)?,
             region: cloud.region_name,
             interface: cloud.interface.unwrap_or_else(|| "public".to_owned()),
@@ -215,9 +229,14 @@ fn needed(cloud: &str, field: &'static str, value: Option<String>) -> Result<Str
 }
 
 /// People write Keystone's address with its version and without.
-fn versioned(auth_url: &str) -> String {
+fn versioned(auth_url: &str) -> Result<String, CloudsFault> {
     let url = auth_url.trim_end_matches('/');
-    if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).ok_or(CloudsFault::Address)?;
+    let is_possible = |byte: u8| byte.is_ascii_graphic() && !b"@?#\\\"<>{}|^`".contains(&byte);
+    if rest.is_empty() || rest.starts_with('/') || !rest.bytes().all(is_possible) {
+        return Err(CloudsFault::Address);
+    }
+    Ok(if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") })
 }
 
 #[cfg(test)]
@@ -242,6 +261,22 @@ clouds:
         let prod = Cloud::read(FILE, Some("prod")).unwrap();
         assert_eq!(prod.auth_url, "https://keystone.example/v3");
         assert!(!format!("{lab:?}{prod:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn only_addresses_are_asked() {
+        for bad in [
+            "keystone:5000/v3",
+            "http://",
+            "https:///v3",
+            "http://u:hunter2@k/v3",
+            "http://k/ v3",
+            "ftp://k",
+            "http://k/v3?x",
+        ] {
+            assert!(matches!(versioned(bad), Err(CloudsFault::Address)), "{bad}");
+        }
+        assert_eq!(versioned("http://[::1]:5000").unwrap(), "http://[::1]:5000/v3");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Identity {
     /// What all ports of a network on a node have in common.
     pub fn name_of(node: &str, network_name: &str) -> String {
         let name = format!("{node}/{network_name}");
-        if name.chars().count() <= LONGEST_FIELD { name } else { format!("sha256:{}", hex(name.as_bytes())) }
+        if name.chars().count() <= LONGEST_FIELD { name } else { format!("sha256:{}", digest(name.as_bytes())) }
     }
 
     /// Whether a port is of this attachment, letter by letter: databases take `A` for `a`.
@@ -88,7 +88,7 @@ impl Identity {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

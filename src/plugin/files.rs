@@ -36,10 +36,19 @@ impl Locked {
         Locked::with(path, until, File::try_lock_shared)
     }
 
+    /// Says whether it could be tried.
+    pub(super) fn is_possible(path: &Path) -> Result<(), CniError> {
+        Locked::open(path).map(drop)
+    }
+
+    fn open(path: &Path) -> Result<File, CniError> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+        file.map_err(|why| fault(&path.display().to_string(), &why))
+    }
+
     fn with(path: &Path, until: Instant, lock: fn(&File) -> Result<(), TryLockError>) -> Result<Locked, CniError> {
         let name = path.display().to_string();
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-        let file = file.map_err(|why| fault(&name, &why))?;
+        let file = Locked::open(path)?;
         loop {
             match lock(&file) {
                 Ok(()) => return Ok(Locked { _file: file }),
@@ -80,13 +89,10 @@ fn is_trusted(metadata: &Metadata) -> Result<bool, CniError> {
 /// A file that others can neither read nor write.
 pub(super) fn read_secret(path: &Path) -> Result<String, CniError> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|why| fault(&name, &why))?;
+    let file = open(path).map_err(|why| fault(&name, &why))?;
     let metadata = file.metadata().map_err(|why| fault(&name, &why))?;
     let invalid =
         |message: String, details: String| Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
-    if !metadata.is_file() {
-        return invalid(format!("{name} is no file"), "see `ipam.cloudsFile`".to_owned());
-    }
     if !is_trusted(&metadata)? {
         return invalid(format!("{name} holds credentials, and is somebody else's"), format!("chown root {name}"));
     }
@@ -99,7 +105,15 @@ pub(super) fn read_secret(path: &Path) -> Result<String, CniError> {
 
 /// Any other small file.
 pub(super) fn read_small(path: &Path) -> Result<String, CniError> {
-    File::open(path).and_then(read).map_err(|why| fault(&path.display().to_string(), &why))
+    open(path).and_then(read).map_err(|why| fault(&path.display().to_string(), &why))
+}
+
+/// A pipe, which would keep whoever opens it, is none.
+fn open(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    File::open(path)
 }
 
 fn read(file: File) -> io::Result<String> {
@@ -113,16 +127,24 @@ fn read(file: File) -> io::Result<String> {
 
 /// What tells this machine from all others. Names of hosts do not.
 pub(super) fn node_name() -> Result<String, CniError> {
-    let of = |path: &str| {
-        let text = read_small(Path::new(path)).ok()?.trim().to_ascii_lowercase();
-        // Some firmware has only zeros, or only `f`.
-        let is_one = text.len() >= 32 && text.bytes().any(|byte| byte.is_ascii_hexdigit() && !b"0f".contains(&byte));
-        is_one.then_some(text)
+    let of = |path: &str| match open(Path::new(path)).and_then(read) {
+        // A name that changed with the readability of a file would be two names.
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(fault(path, &why)),
+        Err(_) => Ok(None),
+        Ok(text) => {
+            let text = text.trim().to_ascii_lowercase();
+            // Some firmware has only zeros, or only `f`.
+            let tells = |byte: u8| byte.is_ascii_hexdigit() && !b"0f".contains(&byte);
+            Ok(Some(text).filter(|text| text.len() >= 32 && text.bytes().any(tells)))
+        }
     };
-    of(PRODUCT_UUID).or_else(|| of(MACHINE_ID)).ok_or_else(|| {
-        let message = format!("neither {PRODUCT_UUID} nor {MACHINE_ID} tells which machine this is");
-        CniError::new(ErrorCode::InvalidConfiguration, message, "give the node a name of its own in `ipam.node`")
-    })
+    for path in [PRODUCT_UUID, MACHINE_ID] {
+        if let Some(name) = of(path)? {
+            return Ok(name);
+        }
+    }
+    let message = format!("neither {PRODUCT_UUID} nor {MACHINE_ID} tells which machine this is");
+    Err(CniError::new(ErrorCode::InvalidConfiguration, message, "give the node a name of its own in `ipam.node`"))
 }
 
 /// A fault of a file.

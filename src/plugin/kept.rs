@@ -5,9 +5,16 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// How the names of files end that are not whole yet.
+const UNFINISHED: &str = "unfinished";
+
+/// Nobody writes for so long.
+const ABANDONED: Duration = Duration::from_mins(10);
 
 /// What a file keeps.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
@@ -16,12 +23,26 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 
 /// Keeps it: whoever reads sees the old or the new, never a part.
 pub(super) fn keep<T: Serialize>(path: &Path, fact: &T) -> io::Result<()> {
-    let unfinished = path.with_extension(format!("{:016x}.unfinished", fastrand::u64(..)));
+    let unfinished = path.with_extension(format!("{:016x}.{UNFINISHED}", fastrand::u64(..)));
     let written = write(&unfinished, &serde_json::to_vec(fact)?).and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
         let _ = fs::remove_file(&unfinished);
     }
     written
+}
+
+/// Removes what killed runs left unfinished.
+pub(super) fn clean(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_old = |metadata: fs::Metadata| {
+            metadata.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+        };
+        if path.extension().is_some_and(|end| end == UNFINISHED) && entry.metadata().is_ok_and(is_old) {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::files::{Locked, state_folder};
 use super::http::Session;
 use super::kept;
-use crate::neutron::{Access, Cloud, Named, NeutronError, Project};
+use crate::neutron::{Access, Cloud, Named, NeutronError, Project, Trust};
 
 /// A token that ends so soon is not used any more.
 const MARGIN: SignedDuration = SignedDuration::from_secs(60);
@@ -53,10 +53,10 @@ impl Kept {
         }
         let now = Timestamp::now();
         match self.outcome {
-            Outcome::Session(session) => (session.expires > now + MARGIN).then_some(Ok(session)),
+            Outcome::Session(session) => (session.expires.duration_since(now) > MARGIN).then_some(Ok(session)),
             Outcome::RefusedAt(at) => {
                 // A clock that was set back does not make it last.
-                let is_fresh = (at..at + REFUSED_FOR).contains(&now);
+                let is_fresh = (SignedDuration::ZERO..REFUSED_FOR).contains(&now.duration_since(at));
                 is_fresh.then_some(Err(NeutronError::Refused))
             }
         }
@@ -69,9 +69,9 @@ impl Logins {
         Logins { folder: folder.to_owned() }
     }
 
-    /// Where they are kept.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    /// Where something else of this cloud is kept.
+    pub(super) fn kept(&self, cloud: &Cloud, name: &str) -> PathBuf {
+        self.folder.join(format!("{}-{name}", who_and_where(cloud)))
     }
 
     /// The session that is kept, or else a new one. Of several at once one logs in, and the others use what it got. Where nothing can be
@@ -93,6 +93,7 @@ impl Logins {
         {
             return outcome;
         }
+        kept::clean(&self.folder);
         let outcome = login();
         let kept = match &outcome {
             Ok(session) => Some(Outcome::Session(session.clone())),
@@ -123,26 +124,40 @@ impl Logins {
     }
 
     fn path(&self, cloud: &Cloud) -> PathBuf {
-        let Cloud { auth_url, access, region, interface, certificates: _, trust: _ } = cloud;
-        let who = match access {
-            Access::Password { username, user_domain, password: _, project } => {
-                let mut who = vec![username.as_str(), named(user_domain)];
-                match project {
-                    Project::Id(id) => who.push(id),
-                    Project::Name(name, domain) => who.extend([name.as_str(), named(domain)]),
-                }
-                who
-            }
-            Access::ApplicationCredential { id, secret: _ } => vec![id.as_str()],
-        };
-        let where_to = [auth_url.as_str(), region.as_deref().unwrap_or_default(), interface.as_str()];
-        self.folder.join(format!("login-{}.json", &digest(who.into_iter().chain(where_to))[..24]))
+        self.folder.join(format!("{}-login.json", who_and_where(cloud)))
     }
 }
 
-fn named(named: &Named) -> &str {
+/// Tells logins apart: whose, where, and by whose certificates.
+fn who_and_where(cloud: &Cloud) -> String {
+    let Cloud { auth_url, access, region, interface, certificates, trust } = cloud;
+    let mut parts = match access {
+        Access::Password { username, user_domain, password: _, project } => {
+            let mut who = vec![username.as_str()];
+            who.extend(named(user_domain));
+            match project {
+                Project::Id(id) => who.extend(["project", id]),
+                Project::Name(name, domain) => who.extend([name.as_str()].into_iter().chain(named(domain))),
+            }
+            who
+        }
+        Access::ApplicationCredential { id, secret: _ } => vec!["credential", id.as_str()],
+    };
+    parts.extend([auth_url.as_str(), region.as_deref().unwrap_or_default(), interface.as_str()]);
+    parts.push(certificates.as_deref().unwrap_or_default());
+    parts.push(match trust {
+        Trust::Verified => "verified",
+        Trust::Anything => "anything",
+    });
+    let mut digest = digest(parts);
+    digest.truncate(24);
+    digest
+}
+
+fn named(named: &Named) -> [&str; 2] {
     match named {
-        Named::Name(text) | Named::Id(text) => text,
+        Named::Name(name) => ["name", name],
+        Named::Id(id) => ["id", id],
     }
 }
 

@@ -7,7 +7,7 @@ mod kept;
 mod login;
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,11 +26,15 @@ const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
 /// How long STATUS waits for Keystone: kubelet asks every few seconds.
 const FOR_STATUS: Duration = Duration::from_secs(3);
 
+/// Keeps the name of the node.
+const NODE_FILE: &str = "node.json";
+
 /// Runs once, as a runtime runs it.
 pub fn main() -> ExitCode {
+    let began = Instant::now();
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST_INPUT).read_to_end(&mut input);
-    let outcome = read.map_err(|why| files::fault("standard input", &why)).and_then(|_| run(&input));
+    let outcome = read.map_err(|why| files::fault("standard input", &why)).and_then(|_| run(&input, began));
     let (text, code) = match outcome {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(error) => (error.to_json(Settings::version_of(&input)).to_string(), ExitCode::FAILURE),
@@ -41,8 +45,7 @@ pub fn main() -> ExitCode {
 }
 
 /// The answer; empty where there is nothing to say.
-fn run(input: &[u8]) -> Result<String, CniError> {
-    let began = Instant::now();
+fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
     let environment =
         Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))?;
     if environment.command == Command::Version {
@@ -61,6 +64,9 @@ fn run(input: &[u8]) -> Result<String, CniError> {
 /// A request that is being answered.
 struct Running {
     settings: Settings,
+    /// What the node is called now.
+    named: String,
+    /// What its ports call it.
     node: String,
     /// For what is asked.
     neutron: HttpNeutron,
@@ -75,12 +81,14 @@ impl Running {
             Some(node) => node.clone(),
             None => node_name()?,
         };
-        let node = settings.cluster.as_ref().map_or(node.clone(), |cluster| format!("{cluster}/{node}"));
+        let named = settings.cluster.as_ref().map_or(node.clone(), |cluster| format!("{cluster}/{node}"));
+        // Ports were made by the name that the node had first.
+        let node = kept::read(&settings.state.join(NODE_FILE)).unwrap_or_else(|| named.clone());
         let until = began + settings.deadline - FOR_TAKING_BACK;
         let cloud = cloud(&settings.source)?;
         let neutron = HttpNeutron::new(cloud, Logins::new(&settings.state), until)?;
         let last = neutron.until(began + settings.deadline);
-        Ok(Running { settings, node, neutron, last, until })
+        Ok(Running { settings, named, node, neutron, last, until })
     }
 
     fn answer(&self, environment: &Environment) -> Result<String, CniError> {
@@ -98,7 +106,7 @@ impl Running {
                 let _locks = self.locks(&identity).ok();
                 Ok(delete(neutron, &identity).map(|()| String::new())?)
             }
-            Command::Check => check(neutron, &identity()?, settings.given.as_ref()).map(|()| String::new()),
+            Command::Check => check(neutron, &identity()?, settings.given()?.as_ref()).map(|()| String::new()),
             Command::Gc => self.collect_garbage(),
             Command::Status => self.status(environment),
             Command::Version => Ok(String::new()),
@@ -111,26 +119,41 @@ impl Running {
             wish.dns = Some(Dns::of_resolv_conf(&read_small(path)?));
         }
         let _locks = self.locks(identity)?;
+        self.keeps_its_name()?;
         let outcome = add(&self.neutron, &self.last, &wish, identity, &RunId::new(fastrand::u64(..)))?;
         Ok(outcome.to_text(self.settings.version))
+    }
+
+    /// A node that gets another name would not find the ports that it has.
+    fn keeps_its_name(&self) -> Result<(), CniError> {
+        let path = self.settings.state.join(NODE_FILE);
+        if self.named != self.node {
+            let message = format!("this node's ports are called {}, and its name is {} now", self.node, self.named);
+            let details = format!("give it its name back, or remove {} when no Pod has an address any more", path.display());
+            return Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
+        }
+        if !path.exists() {
+            kept::keep(&path, &self.named).map_err(|why| files::fault(&path.display().to_string(), &why))?;
+        }
+        Ok(())
     }
 
     /// One at a time for each attachment: a runtime that lost its patience may ask again while the first one still runs. And none while garbage
     /// is collected.
     fn locks(&self, identity: &Identity) -> Result<[Locked; 2], CniError> {
         let folder = state_folder(&self.settings.state)?;
-        let garbage = Locked::shared(&folder.join("garbage.lock"), self.until)?;
+        let garbage = Locked::shared(&self.garbage_lock(&folder), self.until)?;
         // As many files as there are pairs of digits, whatever comes and goes.
         let attachment = folder.join(format!("attachment-{}.lock", &identity.file_name()[..2]));
         Ok([garbage, Locked::alone(&attachment, self.until)?])
     }
 
     fn collect_garbage(&self) -> Result<String, CniError> {
-        let Some(valid) = &self.settings.valid else { return Ok(String::new()) };
+        let Some(valid) = self.settings.valid()? else { return Ok(String::new()) };
         let folder = state_folder(&self.settings.state)?;
-        let _lock = Locked::alone(&folder.join("garbage.lock"), self.until)?;
+        let _lock = Locked::alone(&self.garbage_lock(&folder), self.until)?;
         let name = Identity::name_of(&self.node, &self.settings.network_name);
-        match collect_garbage(&self.neutron, &name, valid)?.faults.into_iter().next() {
+        match collect_garbage(&self.neutron, &name, &valid)?.faults.into_iter().next() {
             Some(fault) => Err(fault.into()),
             None => Ok(String::new()),
         }
@@ -141,14 +164,19 @@ impl Running {
     fn status(&self, environment: &Environment) -> Result<String, CniError> {
         self.settings.wish(&environment.arguments)?;
         let folder = state_folder(&self.settings.state)?;
-        Locked::shared(&folder.join("garbage.lock"), Instant::now() + FOR_STATUS)?;
+        Locked::is_possible(&self.garbage_lock(&folder))?;
         match self.neutron.until(Instant::now() + FOR_STATUS).log_in() {
-            Err(fault @ NeutronError::Refused) => {
+            Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(String::new()),
+            Err(fault) => {
                 let CniError { message, details, .. } = fault.into();
                 Err(CniError::new(ErrorCode::NotAvailable, message, details))
             }
-            Ok(()) | Err(_) => Ok(String::new()),
         }
+    }
+
+    /// Of this network: collecting for one keeps no other waiting.
+    fn garbage_lock(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("garbage-{}.lock", self.settings.network_name))
     }
 }
 

@@ -36,18 +36,24 @@ impl Source {
                 }
                 Ok(Source::File { path, cloud })
             }
-            (openstack, None, None) => inline(openstack),
+            (openstack, None, None) => inline(openstack, ipam),
             (_, _, _) => Err(invalid("`openstackConf` and a clouds file are given, and only one can hold")),
         }
     }
 }
 
 /// What stands there is never shown.
-fn inline(openstack: &Value) -> Result<Source, CniError> {
+fn inline(openstack: &Value, ipam: &Value) -> Result<Source, CniError> {
     let needed = |key: &str| {
         let text = openstack[key].as_str().filter(|text| !text.is_empty());
         text.map(str::to_owned).ok_or_else(|| invalid(&format!("`openstackConf.{key}` is missing, or no text")))
     };
     let [username, password, project] = [needed("username")?, needed("password")?, needed("project")?];
-    Ok(Source::Inline(Cloud::with_password(&needed("authUrl")?, username, password, project, needed("domain")?)))
+    let cloud = Cloud::with_password(&needed("authUrl")?, username, password, project, needed("domain")?);
+    let mut cloud = cloud.map_err(|why| invalid(&format!("`openstackConf`: {why}")))?;
+    cloud.region = text(ipam, "region")?;
+    if let Some(interface) = text(ipam, "interface")? {
+        cloud.interface = interface;
+    }
+    Ok(Source::Inline(cloud))
 }

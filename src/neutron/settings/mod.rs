@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::cni::{Arguments, Attachment, CniError, ErrorCode, SpecVersion, address_of};
+use super::cni::{Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of};
 
 pub use access::Source;
 pub use wish::{RouteMtu, Wish};
@@ -45,11 +45,7 @@ pub struct Settings {
     pub state: PathBuf,
     /// How long it may take altogether.
     pub deadline: Duration,
-    /// Attachments that are there, as GC names them; `None` where it does not say, which is not the same as that there are none.
-    pub valid: Option<BTreeSet<Attachment>>,
-    /// The addresses that an ADD gave, as CHECK hands them back.
-    pub given: Option<BTreeSet<IpAddr>>,
-    /// The whole.
+    /// The whole, without credentials.
     written: Value,
 }
 
@@ -65,29 +61,39 @@ impl Settings {
     /// # Errors
     /// Something else than the configuration of a network, or one that cannot be used.
     pub fn read(input: &[u8]) -> Result<Settings, CniError> {
-        let written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
+        let mut written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
         let version = version(&written["cniVersion"])?;
         let ipam = &written["ipam"];
         if !ipam.is_object() {
             return Err(invalid("the configuration has no `ipam`"));
         }
-        let network_name = text(&written, "name")?.filter(|name| !name.is_empty());
+        let network_name = name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
+        let [node, cluster] = [name(ipam, "node")?, name(ipam, "cluster")?];
         let state = text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
         if !state.is_absolute() {
             return Err(invalid("`ipam.stateDirectory` is no absolute path"));
         }
-        Ok(Settings {
-            version,
-            network_name: network_name.ok_or_else(|| invalid("the configuration has no `name`"))?,
-            source: Source::read(ipam)?,
-            node: text(ipam, "node")?.filter(|node| !node.is_empty()),
-            cluster: text(ipam, "cluster")?.filter(|cluster| !cluster.is_empty()),
-            state,
-            deadline: deadline(&ipam["deadlineSeconds"])?,
-            valid: valid(written.get("cni.dev/valid-attachments"))?,
-            given: given(&written["prevResult"])?,
-            written,
-        })
+        let (source, deadline) = (Source::read(ipam)?, deadline(&ipam["deadlineSeconds"]));
+        if let Some(ipam) = written["ipam"].as_object_mut() {
+            ipam.remove("openstackConf");
+        }
+        Ok(Settings { version, network_name, source, node, cluster, state, deadline, written })
+    }
+
+    /// Attachments that are there, as GC names them; `None` where it does not say, which is not the same as that there are none.
+    ///
+    /// # Errors
+    /// Something else than attachments.
+    pub fn valid(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+        valid(self.written.get("cni.dev/valid-attachments"))
+    }
+
+    /// The addresses that an ADD gave, as CHECK hands them back.
+    ///
+    /// # Errors
+    /// Something else than addresses.
+    pub fn given(&self) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
+        given(&self.written["prevResult"])
     }
 
     /// What an ADD wants, with what the environment asks for besides.
@@ -120,17 +126,21 @@ fn version(written: &Value) -> Result<SpecVersion, CniError> {
     })
 }
 
-fn deadline(written: &Value) -> Result<Duration, CniError> {
-    match written {
-        Value::Null => Ok(DEADLINE),
-        written => match written.as_u64().filter(|seconds| DEADLINES.contains(seconds)) {
-            Some(seconds) => Ok(Duration::from_secs(seconds)),
-            None => Err(invalid(&format!(
-                "`ipam.deadlineSeconds` is no whole number from {} to {}",
-                DEADLINES.start(),
-                DEADLINES.end()
-            ))),
-        },
+/// The usual one where the configuration has none that can be: `Wish` says so.
+fn deadline(written: &Value) -> Duration {
+    let seconds = written.as_u64().filter(|seconds| DEADLINES.contains(seconds));
+    seconds.map_or(DEADLINE, Duration::from_secs)
+}
+
+/// A name that is put together with others by `/`: letters, digits, `_`, `.` and `-`, as CNI has them for networks.
+fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
+    match text(object, key)? {
+        None => Ok(None),
+        Some(name) if name.parse::<ContainerId>().is_ok() => Ok(Some(name)),
+        Some(name) => Err(invalid(&format!(
+            "`{key}` is `{}`, and not letters, digits, `_`, `.` and `-`, a letter or a digit first, at most 200 of them",
+            shown(&name)
+        ))),
     }
 }
 
@@ -230,7 +240,8 @@ mod tests {
         let code = |pointer: &str, value: Value| with(pointer, value).unwrap_err().code;
         assert_eq!(code("/cniVersion", json!("9.9.9")), ErrorCode::IncompatibleVersion);
         assert_eq!(code("/name", json!("")), ErrorCode::InvalidConfiguration);
-        assert_eq!(code("deadlineSeconds", json!(3600)), ErrorCode::InvalidConfiguration);
+        assert_eq!(code("/name", json!("a/b")), ErrorCode::InvalidConfiguration);
+        assert_eq!(code("node", json!("a/b")), ErrorCode::InvalidConfiguration);
         assert_eq!(code("stateDirectory", json!("here")), ErrorCode::InvalidConfiguration);
         for secret in [json!(["hunter2"]), json!({"hunter2": 1}), json!(null)] {
             let error = with("/ipam/openstackConf/password", secret).unwrap_err();
@@ -240,7 +251,7 @@ mod tests {
         let torn = Settings::read(br#"{"ipam": {"openstackConf": {"password": "hunter2""#).unwrap_err();
         assert_eq!(torn.code, ErrorCode::Decoding);
         assert!(!format!("{torn:?}").contains("hunter2"));
-        assert!(!format!("{:?}", read(&old()).unwrap().source).contains("hunter2"));
+        assert!(!format!("{:?}", read(&old()).unwrap()).contains("hunter2"));
     }
 
     #[test]
@@ -250,6 +261,8 @@ mod tests {
             ("/ipam/neutronConf/networks", json!(["../ports"])),
             ("gateways", json!(["x"])),
             ("nonsense", json!(1)),
+            ("deadlineSeconds", json!(3600)),
+            ("routes", json!([{"dst": "0.0.0.0/0", "table": 7}])),
         ] {
             let settings = with(pointer, value).unwrap();
             assert_eq!(
@@ -275,9 +288,9 @@ mod tests {
         let valid = |value: Value| {
             let mut settings = old();
             settings["cni.dev/valid-attachments"] = value;
-            read(&settings).map(|settings| settings.valid)
+            read(&settings).unwrap().valid()
         };
-        assert_eq!(read(&old()).unwrap().valid, None);
+        assert_eq!(read(&old()).unwrap().valid().unwrap(), None);
         assert_eq!(valid(Value::Null).unwrap(), Some(BTreeSet::new()));
         assert_eq!(valid(json!([{"containerID": "c", "ifname": "eth0"}])).unwrap().unwrap().len(), 1);
         for bad in

@@ -7,17 +7,19 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{invalid, shown};
+use super::{DEADLINES, invalid, shown};
 use crate::neutron::api::Id;
 use crate::neutron::cni::{Arguments, CniError, Dns, Route, address_of};
 
 /// Fields of `ipam` that are read elsewhere; the last four the plugin of 2020 took without a use for them, and so do we.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 15] = [
     "type",
     "name",
     "openstackConf",
     "cloud",
     "cloudsFile",
+    "region",
+    "interface",
     "node",
     "cluster",
     "stateDirectory",
@@ -94,6 +96,7 @@ enum WrittenMtu {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WrittenRoute {
     dst: IpNet,
     gw: Option<IpAddr>,
@@ -108,6 +111,12 @@ struct Requested {
 impl Wish {
     pub(super) fn read(configuration: &Value, arguments: &Arguments) -> Result<Wish, CniError> {
         let mut ipam = configuration["ipam"].clone();
+        if !ipam["deadlineSeconds"].is_null()
+            && !ipam["deadlineSeconds"].as_u64().is_some_and(|time| DEADLINES.contains(&time))
+        {
+            let (least, most) = DEADLINES.into_inner();
+            return Err(invalid(&format!("`ipam.deadlineSeconds` is no whole number from {least} to {most}")));
+        }
         if let Some(fields) = ipam.as_object_mut() {
             // Among them is the one with the password, so no fault can show it.
             fields.retain(|key, _| !OTHERS.contains(&key.as_str()));

@@ -5,6 +5,7 @@
 //! network, it is looked for before it is created. Whoever calls must not do so twice at once for one attachment.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 
 use super::outcome::outcome;
 use super::{Patience, Verdict, answered, ports_of};
@@ -32,7 +33,7 @@ pub fn add<N: Neutron + Patience>(
     let outcome = adding.port().map_err(CniError::from).and_then(|port| outcome(neutron, wish, &port));
     outcome.map_err(|error| match adding.made.get() {
         Made::Nothing => error,
-        Made::Perhaps => match take_back(last, identity, run) {
+        made => match take_back(last, identity, run, made) {
             Ok(()) => error,
             // It is found by its name when garbage is collected.
             Err(why) => error.and_also(&format!("and a port of {} may be left: {why}", identity.device)),
@@ -41,19 +42,38 @@ pub fn add<N: Neutron + Patience>(
 }
 
 /// Whether this run made a port.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Made {
     /// It did not.
     Nothing,
-    /// It did, or was not told.
+    /// It did.
+    Ports,
+    /// It was not told; what it asked for may still be done.
     Perhaps,
 }
 
 /// Ports of this attachment that this run made; one that was there before may be in use.
-fn take_back<N: Neutron + Patience>(neutron: &N, identity: &Identity, run: &RunId) -> Result<(), NeutronError> {
-    let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
-    let mut made = ports.iter().filter(|port| port.description == run.as_str());
-    made.try_for_each(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)))
+fn take_back<N: Neutron + Patience>(
+    neutron: &N,
+    identity: &Identity,
+    run: &RunId,
+    made: Made,
+) -> Result<(), NeutronError> {
+    let mut tries = 0;
+    loop {
+        let mut ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
+        ports.retain(|port| port.description == run.as_str());
+        for port in &ports {
+            answered(neutron, |neutron| neutron.delete_port(&port.id))?;
+        }
+        if made != Made::Perhaps || !ports.is_empty() {
+            return Ok(());
+        }
+        tries += 1;
+        if neutron.again(tries) == Verdict::Over {
+            return Err(NeutronError::Unavailable("what was asked for may come late".to_owned()));
+        }
+    }
 }
 
 /// How the hardware address comes about.
@@ -63,6 +83,19 @@ enum Mac {
     Chosen(u32),
     /// From Neutron, as the role may not choose it.
     Neutrons,
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    fn of(address: &IpAddr) -> Family {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
 }
 
 struct Adding<'a, N> {
@@ -78,7 +111,7 @@ impl<N: Neutron + Patience> Adding<'_, N> {
     fn port(&self) -> Result<Port, NeutronError> {
         // An earlier try may have found place on a later network only.
         if self.wish.networks.len() > 1
-            && let Some(port) = answered(self.neutron, |_| self.found())?
+            && let Some(port) = self.found()?
         {
             return Ok(port);
         }
@@ -94,19 +127,22 @@ impl<N: Neutron + Patience> Adding<'_, N> {
     }
 
     fn port_on(&self, network: &Id) -> Result<Port, NeutronError> {
+        let subnets = self.subnets_of(network)?;
         let mut mac = Mac::Chosen(0);
         let mut tries = 0;
         loop {
-            let created = self.neutron.create_port(&self.new_port(network, mac));
-            if matches!(created, Ok(_) | Err(NeutronError::Unavailable(_))) {
-                self.made.set(Made::Perhaps);
-            }
-            let error = match created {
-                Ok(port) if tries > 0 && mac == Mac::Neutrons => return self.only_one(port),
-                Ok(port) => return Ok(port),
+            let error = match self.neutron.create_port(&self.new_port(network, mac, &subnets)) {
+                Ok(port) => {
+                    let is_alone = mac != Mac::Neutrons && self.made.get() != Made::Perhaps;
+                    self.made.set(self.made.get().max(Made::Ports));
+                    return if is_alone { Ok(port) } else { self.only_one(port) };
+                }
                 Err(error) => error,
             };
-            match (answered(self.neutron, |_| self.found()), &error) {
+            if matches!(error, NeutronError::Unavailable(_)) {
+                self.made.set(Made::Perhaps);
+            }
+            match (self.found(), &error) {
                 (Ok(Some(port)), _) => return Ok(port),
                 (Ok(None), _) => {}
                 // What was said first is nearer to the cause.
@@ -131,13 +167,36 @@ impl<N: Neutron + Patience> Adding<'_, N> {
 
     /// A port that an earlier try made, the oldest if there are several.
     fn found(&self) -> Result<Option<Port>, NeutronError> {
-        let ports = ports_of(self.neutron, self.identity)?;
-        Ok(ports.into_iter().find(|port| self.wish.networks.contains(&port.network_id)))
+        Ok(self.ports()?.into_iter().next())
     }
 
-    /// Nothing collides where hardware addresses are Neutron's: a creation that was not answered may have come through later.
+    fn ports(&self) -> Result<Vec<Port>, NeutronError> {
+        let mut ports = answered(self.neutron, |neutron| ports_of(neutron, self.identity))?;
+        ports.retain(|port| self.wish.networks.contains(&port.network_id));
+        Ok(ports)
+    }
+
+    /// The subnets of this network among those that addresses may be of, with their families.
+    fn subnets_of(&self, network: &Id) -> Result<Vec<(&Id, Family)>, NeutronError> {
+        let mut subnets = Vec::new();
+        for id in &self.wish.subnets {
+            let subnet = answered(self.neutron, |neutron| neutron.subnet(id))?;
+            if subnet.network == *network {
+                subnets.push((id, Family::of(&subnet.range.addr())));
+            }
+        }
+        match subnets.is_empty() && !self.wish.subnets.is_empty() {
+            true => {
+                Err(NeutronError::NotFound(format!("a subnet of network {network} among those that are configured")))
+            }
+            false => Ok(subnets),
+        }
+    }
+
+    /// Nothing collides between networks, nor where hardware addresses are Neutron's: a creation that was not answered may have come through
+    /// later.
     fn only_one(&self, port: Port) -> Result<Port, NeutronError> {
-        let ports = answered(self.neutron, |neutron| ports_of(neutron, self.identity))?;
+        let ports = self.ports()?;
         let kept = ports.first().unwrap_or(&port).clone();
         for other in ports.iter().filter(|other| other.id != kept.id && other.description == self.run.as_str()) {
             answered(self.neutron, |neutron| neutron.delete_port(&other.id))?;
@@ -145,12 +204,12 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         Ok(kept)
     }
 
-    fn new_port<'n>(&'n self, network: &'n Id, mac: Mac) -> NewPort<'n> {
-        let Wish { addresses, subnets, security_groups, .. } = self.wish;
-        let wanted = match addresses.is_empty() {
-            true => subnets.iter().map(Wanted::Subnet).collect(),
-            false => addresses.iter().map(|address| Wanted::Address(*address)).collect(),
-        };
+    fn new_port<'n>(&'n self, network: &'n Id, mac: Mac, subnets: &[(&'n Id, Family)]) -> NewPort<'n> {
+        let Wish { addresses, security_groups, .. } = self.wish;
+        let asked = addresses.iter().map(|address| Wanted::Address(*address));
+        let is_asked = |family: Family| addresses.iter().any(|address| Family::of(address) == family);
+        let others = subnets.iter().filter(|(_, family)| !is_asked(*family));
+        let wanted = asked.chain(others.map(|(id, _)| Wanted::Subnet(id))).collect();
         NewPort {
             network,
             name: &self.identity.name,

@@ -10,5 +10,7 @@ use crate::neutron::identity::Identity;
 /// Neutron's no.
 pub fn delete(neutron: &(impl Neutron + Patience), identity: &Identity) -> Result<(), NeutronError> {
     let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
-    ports.iter().try_for_each(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)))
+    let deleted = ports.iter().map(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)));
+    // All of them are tried before the first fault is told.
+    deleted.collect::<Vec<_>>().into_iter().collect()
 }

@@ -5,28 +5,34 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::neutron::api::{Id, Neutron, NeutronError, Port, Subnet};
+use super::{Patience, answered};
+use crate::neutron::api::{Address as PortAddress, Id, Neutron, NeutronError, Port, Subnet};
 use crate::neutron::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route};
 use crate::neutron::settings::{RouteMtu, Wish};
 
 /// Says it, or what the port lacks.
-pub(super) fn outcome(neutron: &impl Neutron, wish: &Wish, port: &Port) -> Result<IpamOutcome, CniError> {
+pub(super) fn outcome(neutron: &(impl Neutron + Patience), wish: &Wish, port: &Port) -> Result<IpamOutcome, CniError> {
     has_what_was_asked_for(wish, port)?;
     let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
     for fixed in &port.fixed_ips {
         if !subnets.contains_key(&fixed.subnet_id) {
-            subnets.insert(&fixed.subnet_id, neutron.subnet(&fixed.subnet_id)?);
+            let subnet = answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?;
+            subnets.insert(&fixed.subnet_id, subnet);
         }
     }
+    // Neutron's order is any; the first address is a Pod's main one for many runtimes.
+    let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
+    fixed_ips
+        .sort_by_key(|fixed| (wish.subnets.iter().position(|subnet| *subnet == fixed.subnet_id), fixed.ip_address));
     let mut addresses = Vec::new();
-    for fixed in &port.fixed_ips {
+    for fixed in fixed_ips {
         let Some(subnet) = subnets.get(&fixed.subnet_id) else { continue };
         addresses.push(address(wish, fixed.ip_address, subnet)?);
     }
     let mtu = match wish.route_mtu {
         RouteMtu::Unsaid => None,
         RouteMtu::Fixed(mtu) => Some(mtu),
-        RouteMtu::OfNetwork => neutron.network(&port.network_id)?.mtu,
+        RouteMtu::OfNetwork => answered(neutron, |neutron| neutron.network(&port.network_id))?.mtu,
     };
     let mut routes: Vec<Route> = Vec::new();
     for route in wish.routes.iter().chain(subnets.values().flat_map(|subnet| &subnet.routes)) {
@@ -43,6 +49,11 @@ fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
         // Neutron makes such a port and says that all is well.
         let message = format!("the network {} has no subnet, so the port has no address", port.network_id);
         return Err(CniError::new(ErrorCode::InvalidConfiguration, message, "give the network a subnet"));
+    }
+    let is_foreign = |fixed: &&PortAddress| !wish.subnets.is_empty() && !wish.subnets.contains(&fixed.subnet_id);
+    if let Some(foreign) = port.fixed_ips.iter().find(is_foreign) {
+        let message = format!("{} is of no subnet that this network's configuration allows", foreign.ip_address);
+        return Err(CniError::new(ErrorCode::InvalidConfiguration, message, "see `ipam.subnets`"));
     }
     let has = |wanted: &IpAddr| port.fixed_ips.iter().any(|fixed| fixed.ip_address == *wanted);
     match wish.addresses.iter().find(|wanted| !has(wanted)) {

@@ -180,7 +180,8 @@ impl Neutron for Simulated {
             return lost();
         }
         let range = "10.0.0.0/8".parse().unwrap();
-        Ok(Subnet { range, gateway: None, routes: Vec::new(), nameservers: Vec::new() })
+        let network = NETWORKS[0].parse().unwrap();
+        Ok(Subnet { network, range, gateway: None, routes: Vec::new(), nameservers: Vec::new() })
     }
 
     fn network(&self, _: &Id) -> Result<Network, NeutronError> {
@@ -244,6 +245,32 @@ fn the_next_network_is_tried_when_one_is_full_and_a_second_add_stays_there() {
     delete(&neutron, &identity("a")).unwrap();
     assert_eq!(add_once(&neutron, &NETWORKS, "b", 4).unwrap(), on_second);
     assert_eq!(neutron.ports_now().len(), 1);
+}
+
+#[test]
+fn a_hardware_address_that_somebody_else_has_is_left_to_him() {
+    let neutron = Simulated::new(Role::Macs, [10, 10], 0, 0);
+    let foreign = identity("c").mac(0);
+    let port = Port { device_id: "router".to_owned(), ..of_somebody(NETWORKS[0]) };
+    neutron.keep((port, Some(foreign))).unwrap();
+    let given = add_once(&neutron, &NETWORKS[..1], "c", 1).unwrap();
+    assert_eq!(add_once(&neutron, &NETWORKS[..1], "c", 2).unwrap(), given);
+    assert_eq!((neutron.ports_now().len(), of_container(&neutron, "c").len()), (2, 1));
+    delete(&neutron, &identity("c")).unwrap();
+    assert_eq!(neutron.ports_now().len(), 1);
+}
+
+fn of_somebody(network: &str) -> Port {
+    Port {
+        id: "10000000-0000-4000-8000-000000000000".parse().unwrap(),
+        network_id: network.parse().unwrap(),
+        device_id: String::new(),
+        device_owner: "network:router_interface".to_owned(),
+        name: String::new(),
+        description: String::new(),
+        fixed_ips: Vec::new(),
+        created_at: String::new(),
+    }
 }
 
 #[test]

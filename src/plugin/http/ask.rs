@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,9 +60,9 @@ impl HttpNeutron {
         self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// Where facts are kept between runs.
-    pub(super) fn state(&self) -> &Path {
-        self.logins.folder()
+    /// Where a fact of this cloud is kept between runs.
+    pub(super) fn kept(&self, name: &str) -> PathBuf {
+        self.logins.kept(&self.cloud, name)
     }
 
     /// Makes sure that there is a session, by what is kept if possible.
@@ -100,7 +100,7 @@ impl HttpNeutron {
     /// certificates anew for each connection.
     fn agent(&self) -> Result<Agent, NeutronError> {
         match self.left() {
-            None => Err(NeutronError::Unavailable("the time for it is over".to_owned())),
+            None => Err(NeutronError::Unreachable("the time for it is over".to_owned())),
             Some(left) if left < LONGEST_WAIT => Ok(agent(&self.tls, left)),
             Some(_) => Ok(self.agent.clone()),
         }
@@ -156,7 +156,8 @@ fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
 }
 
 fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
-    let unreadable = |why: &dyn std::fmt::Display| NeutronError::Other(format!("certificates in {path}: {why}"));
+    let unreadable =
+        |why: &dyn std::fmt::Display| NeutronError::Misconfigured(format!("certificates in {path}: {why}"));
     let text = fs::read(path).map_err(|why| unreadable(&why))?;
     let certificates = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),

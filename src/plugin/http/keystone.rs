@@ -1,5 +1,6 @@
 //! Logging in at Keystone: a token, until when it holds, and where the network service is.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -44,7 +45,9 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
             NeutronError::Unauthorized => NeutronError::Refused,
             // So it says of an application credential that was deleted (Keystone 30).
             NeutronError::NotFound(_) if body["error"].is_object() => NeutronError::Refused,
-            NeutronError::NotFound(_) => NeutronError::NotFound("Keystone, at the address that is given".to_owned()),
+            NeutronError::NotFound(_) => {
+                NeutronError::Misconfigured("no Keystone at the address that is given".to_owned())
+            }
             other => other,
         });
     }
@@ -87,12 +90,21 @@ fn network_url(catalog: &Value, cloud: &Cloud) -> Result<String, NeutronError> {
         endpoint["interface"] == cloud.interface.as_str()
             && region.is_none_or(|region| endpoint["region_id"] == region || endpoint["region"] == region)
     };
-    let url = endpoints.into_iter().find(is_there).and_then(|endpoint| endpoint["url"].as_str());
-    let url = url.map(|url| url.trim_end_matches('/').trim_end_matches("/v2.0").trim_end_matches('/').to_owned());
+    let urls = endpoints.into_iter().filter(is_there).filter_map(|endpoint| endpoint["url"].as_str());
+    let urls: BTreeSet<&str> =
+        urls.map(|url| url.trim_end_matches('/').trim_end_matches("/v2.0").trim_end_matches('/')).collect();
+    if urls.len() > 1 {
+        // Which one comes first may be another one tomorrow, and then nothing would be found that was made today.
+        return Err(NeutronError::Misconfigured(format!("{} network services, and no region says which", urls.len())));
+    }
+    let url = urls.first().map(|url| (*url).to_owned());
     let is_url = |url: &String| url.starts_with("https://") || url.starts_with("http://");
     url.filter(is_url).ok_or_else(|| {
         let region = cloud.region.as_deref().unwrap_or("any");
-        NeutronError::NotFound(format!("a network service with a {} endpoint in region {region}", cloud.interface))
+        NeutronError::Misconfigured(format!(
+            "no network service with a {} endpoint in region {region}",
+            cloud.interface
+        ))
     })
 }
 
@@ -107,10 +119,10 @@ mod tests {
             {"type": "identity", "endpoints": [endpoint("public", "one", "http://k")]},
             {"type": "network", "endpoints": [endpoint("internal", "one", "http://i:9696/"), endpoint("public", "two", "http://p/network/v2.0/")]},
         ]);
-        let mut cloud = Cloud::with_password("http://k", "u".into(), "p".into(), "x".into(), "default".into());
+        let mut cloud = Cloud::with_password("http://k", "u".into(), "p".into(), "x".into(), "default".into()).unwrap();
         assert_eq!(network_url(&catalog, &cloud).unwrap(), "http://p/network");
         cloud.region = Some("one".to_owned());
-        assert!(matches!(network_url(&catalog, &cloud), Err(NeutronError::NotFound(_))));
+        assert!(matches!(network_url(&catalog, &cloud), Err(NeutronError::Misconfigured(_))));
         cloud.interface = "internal".to_owned();
         assert_eq!(network_url(&catalog, &cloud).unwrap(), "http://i:9696");
     }

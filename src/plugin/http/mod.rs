@@ -5,10 +5,10 @@ mod keystone;
 mod objects;
 mod rest;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(super) use keystone::Session;
 const PAGE: usize = 500;
 
 /// Pages that are read at most: a server that always has another one is not believed.
-const PAGES: usize = 1_000;
+const PAGES: usize = 100;
 
 /// The fields of a port that are read.
 const FIELDS: [&str; 8] =
@@ -43,7 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl Patience for HttpNeutron {
     fn again(&self, tries: u32) -> Verdict {
-        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << tries.min(8)));
+        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << tries.saturating_sub(1).min(8)));
         let pause = pause.mul_f64(fastrand::f64() / 2.0 + 0.75);
         match self.left() {
             Some(left) if pause < left => {
@@ -90,13 +90,11 @@ impl Neutron for HttpNeutron {
     }
 
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
-        let written: WrittenSubnet = object(self.lately("subnet", id)?, "subnet")?;
-        Ok(written.subnet())
+        self.lately::<WrittenSubnet>("subnet", id).map(WrittenSubnet::subnet)
     }
 
     fn network(&self, id: &Id) -> Result<Network, NeutronError> {
-        let WrittenNetwork { mtu } = object(self.lately("network", id)?, "network")?;
-        Ok(Network { mtu })
+        self.lately::<WrittenNetwork>("network", id).map(|WrittenNetwork { mtu }| Network { mtu })
     }
 }
 
@@ -109,19 +107,21 @@ struct Lately {
 
 impl HttpNeutron {
     /// What Neutron said of a subnet or a network lately.
-    fn lately(&self, kind: &str, id: &Id) -> Result<Value, NeutronError> {
-        let path: PathBuf = self.state().join(format!("{kind}-{id}.json"));
+    fn lately<T: DeserializeOwned>(&self, kind: &str, id: &Id) -> Result<T, NeutronError> {
+        // Another cloud may have something else of this id.
+        let path = self.kept(&format!("{kind}-{id}.json"));
         let now = Timestamp::now();
         if let Some(Lately { at, answer }) = kept::read(&path)
-            && (at..at + FRESH).contains(&now)
+            && (SignedDuration::ZERO..FRESH).contains(&now.duration_since(at))
+            && let Ok(known) = object(answer, kind)
         {
-            return Ok(answer);
+            return Ok(known);
         }
         let answer = self.ask(&format!("/v2.0/{kind}s/{id}"), &Question::Get(&[]))?;
-        let lately = Lately { at: now, answer };
+        let known = object(answer.clone(), kind)?;
         // Without it the next run asks again.
-        let _ = kept::keep(&path, &lately);
-        Ok(lately.answer)
+        let _ = kept::keep(&path, &Lately { at: now, answer });
+        Ok(known)
     }
 }
 

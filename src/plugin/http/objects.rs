@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::neutron::cni::Route;
-use crate::neutron::{NeutronError, Subnet};
+use crate::neutron::{Id, NeutronError, Subnet};
 
 #[derive(Deserialize)]
 pub(super) struct WrittenNetwork {
@@ -17,6 +17,7 @@ pub(super) struct WrittenNetwork {
 
 #[derive(Deserialize)]
 pub(super) struct WrittenSubnet {
+    network_id: Id,
     cidr: IpNet,
     gateway_ip: Option<IpAddr>,
     #[serde(default)]
@@ -36,6 +37,7 @@ impl WrittenSubnet {
         let route =
             |route: WrittenRoute| Route { destination: route.destination, gateway: Some(route.nexthop), mtu: None };
         Subnet {
+            network: self.network_id,
             range: self.cidr,
             gateway: self.gateway_ip,
             routes: self.host_routes.into_iter().map(route).collect(),

@@ -1,5 +1,7 @@
 //! Answers, and what faults in them mean.
 
+use std::io::ErrorKind;
+
 use serde_json::Value;
 use ureq::http::{Response, StatusCode};
 use ureq::{Body, Error};
@@ -7,7 +9,7 @@ use ureq::{Body, Error};
 use crate::neutron::NeutronError;
 
 /// Longest answer that is read, in bytes.
-const LONGEST: u64 = 64 * 1024 * 1024;
+const LONGEST: u64 = 4 * 1024 * 1024;
 
 /// Status and body; one without JSON is null.
 pub(super) fn read(answer: Result<Response<Body>, Error>) -> Result<(StatusCode, Value), NeutronError> {
@@ -19,10 +21,15 @@ pub(super) fn read(answer: Result<Response<Body>, Error>) -> Result<(StatusCode,
 
 /// A fault of the way there. Its words name hosts, never headers or bodies.
 fn unavailable(why: &Error) -> NeutronError {
-    NeutronError::Unavailable(match why {
-        Error::Timeout(_) => "no answer in time".to_owned(),
-        other => other.to_string(),
-    })
+    match why {
+        Error::Timeout(_) => NeutronError::Unavailable("no answer in time".to_owned()),
+        // What an address may hold is not repeated.
+        Error::BadUri(_) => NeutronError::Misconfigured("an address that is none".to_owned()),
+        Error::Rustls(why) => NeutronError::Misconfigured(why.to_string()),
+        // So a certificate is refused within a connection.
+        Error::Io(why) if why.kind() == ErrorKind::InvalidData => NeutronError::Misconfigured(why.to_string()),
+        other => NeutronError::Unavailable(other.to_string()),
+    }
 }
 
 /// What a no means, by the type that it names.

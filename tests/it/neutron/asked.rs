@@ -16,6 +16,7 @@ fn what_is_asked_for_is_given() {
     later_networks_when_one_is_full(&stack);
     checked_against_what_is_there(&stack);
     garbage_of_this_node_alone(&stack);
+    a_node_keeps_its_name(&stack);
     a_network_of_another_project(&stack);
 }
 
@@ -80,6 +81,8 @@ fn both_families_and_what_the_subnet_says(stack: &OpenStack) {
     stack.create_subnet(&network, "fd00:2::/64", &json!({"gateway_ip": "fd00:2::1"})).unwrap();
     let plugin = Plugin::new(stack, &network, "n1").with("routes", json!([{"dst": "0.0.0.0/0"}]));
     let result = plugin.run("ADD", "a").expect(0).json();
+    assert_eq!(plugin.run("ADD", "a").expect(0).json(), result, "in the same order");
+    assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.2.0."), "{result}");
     let given = addresses(&result);
     assert!(given[0].ends_with("/24") && given[1].starts_with("fd00:2::") && given[1].ends_with("/64"), "{given:?}");
     let gateway = |result: &Value, index: usize| result["ips"][index]["gateway"].as_str().unwrap().to_owned();
@@ -105,7 +108,7 @@ fn both_families_and_what_the_subnet_says(stack: &OpenStack) {
 
 fn addresses_that_are_asked_for(stack: &OpenStack) {
     let network = stack.create_network("asked").unwrap();
-    stack.create_subnet(&network, "10.3.0.0/24", &json!({})).unwrap();
+    let first = stack.create_subnet(&network, "10.3.0.0/24", &json!({})).unwrap();
     let plugin = Plugin::new(stack, &network, "n1");
     let with_arguments = |container: &str, arguments: &str| {
         let mut variables = variables("ADD", container).to_vec();
@@ -120,6 +123,18 @@ fn addresses_that_are_asked_for(stack: &OpenStack) {
     assert_eq!(code, 7, "{message}");
     let capability = json!({"runtimeConfig": {"ips": ["10.3.0.78/24"]}});
     assert_eq!(addresses(&plugin.run_with("ADD", "c", &capability).expect(0).json()), ["10.3.0.78/24"]);
+    let other = stack.create_subnet(&network, "10.3.1.0/24", &json!({})).unwrap();
+    let six = stack.create_subnet(&network, "fd00:3::/64", &json!({})).unwrap();
+    let subnets = json!([first, six]);
+    let plugin = Plugin::new(stack, &network, "n1").with("subnets", subnets);
+    let capability = json!({"runtimeConfig": {"ips": ["10.3.1.78"]}});
+    let (code, message) = fault(&plugin.run_with("ADD", "d", &capability));
+    assert!(code == 7 && message.contains("10.3.1.78"), "it is of {other}, which is not allowed: {code} {message}");
+    let capability = json!({"runtimeConfig": {"ips": ["10.3.0.80"]}});
+    let given = plugin.run_with("ADD", "d", &capability).expect(0).json();
+    assert_eq!(given["ips"][0]["address"], "10.3.0.80/24");
+    assert!(addresses(&given)[1].starts_with("fd00:3::"), "of the other family any: {given}");
+    plugin.del("d");
     let (code, _) = fault(&with_arguments("c", "IP=10.3.0.79"));
     assert_eq!(code, 11, "its port has another one already");
     assert_eq!(ports(stack, &network), ["a/eth0", "c/eth0"]);
@@ -146,6 +161,9 @@ fn checked_against_what_is_there(stack: &OpenStack) {
     let plugin = Plugin::new(stack, &network, "n1");
     let given = plugin.run("ADD", "a").expect(0).json();
     assert_eq!(plugin.run_with("CHECK", "a", &json!({"prevResult": given})).expect(0).stdout, "");
+    let mut more = given.clone();
+    more["ips"].as_array_mut().unwrap().push(json!({"address": "192.0.2.7/24"}));
+    plugin.run_with("CHECK", "a", &json!({"prevResult": more})).expect(0);
     let other = json!({"prevResult": {"ips": [{"address": "10.7.0.250/24"}]}});
     let (code, message) = fault(&plugin.run_with("CHECK", "a", &other));
     assert!(code == 101 && message.contains("10.7.0.250"), "{code} {message}");
@@ -180,6 +198,18 @@ fn garbage_of_this_node_alone(stack: &OpenStack) {
     assert_eq!(fault(&one.run_with("GC", "", &torn)).0, 7);
     one.run_with("GC", "", &json!({"cni.dev/valid-attachments": null})).expect(0);
     assert_eq!(ports(stack, &network), ["d/eth0", "router"], "null is an empty list");
+}
+
+fn a_node_keeps_its_name(stack: &OpenStack) {
+    let network = stack.create_network("named").unwrap();
+    stack.create_subnet(&network, "10.11.0.0/24", &json!({})).unwrap();
+    let plugin = Plugin::new(stack, &network, "n1");
+    plugin.add("a");
+    let plugin = plugin.with("node", json!("n2"));
+    let (code, message) = plugin.refused("ADD", "b");
+    assert!(code == 7 && message.contains("n1") && message.contains("n2"), "{code} {message}");
+    plugin.del("a");
+    assert_eq!(ports(stack, &network), [""; 0], "what it had is found all the same");
 }
 
 /// There a member may choose neither hardware addresses nor addresses.

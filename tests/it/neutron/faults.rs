@@ -105,10 +105,14 @@ fn a_run_that_is_killed_between_request_and_answer(stack: &OpenStack, network: &
 fn the_subnet_cannot_be_read(stack: &OpenStack, network: &str) {
     let plugin = plugin(stack, network);
     let answer = Fault::Answer { status: 500, body: "{}".to_owned() };
-    stack.neutron().faults().next(1, "GET", "/v2.0/subnets", answer);
+    stack.neutron().faults().next(100, "GET", "/v2.0/subnets", answer.clone());
     let (code, message) = plugin.refused("ADD", "a");
     assert_eq!(code, 11, "{message}");
+    stack.neutron().faults().clear();
     assert_eq!(ports(stack, network), [""; 0], "the port was taken back");
+    stack.neutron().faults().next(2, "GET", "/v2.0/subnets", answer);
+    plugin.add("a");
+    plugin.del("a");
 }
 
 fn neutron_is_away(stack: &OpenStack, network: &str) {

@@ -27,7 +27,7 @@ pub fn check(data: &[u8]) {
     match Settings::read(input) {
         Err(error) => refused(&error),
         Ok(settings) => {
-            assert!(secret.is_none_or(|secret| !format!("{:?}", settings.source).contains(secret)));
+            assert!(secret.is_none_or(|secret| !format!("{settings:?}").contains(secret)));
             assert_eq!(settings.needs(SpecVersion::V1_1_0, "GC").is_ok(), settings.version == SpecVersion::V1_1_0);
             match settings.wish(&asked) {
                 Err(error) => refused(&error),
