@@ -93,11 +93,14 @@ impl Node {
         names
     }
 
-    /// Whether an address answers the node, or a Pod.
+    /// Whether an address answers the node, or a Pod. New IPv6 addresses are silent for a second or two.
+    pub fn reaches(&self, pod: Option<&str>, address: &str) -> bool {
+        (0..5).any(|_| self.pings(pod, address))
+    }
+
+    /// Whether it answers at once.
     pub fn pings(&self, pod: Option<&str>, address: &str) -> bool {
-        let limit = "2";
-        let words = ["ping", "-c", "1", "-W", limit, address];
-        ran(self.command(pod, &self.ping).args(words)).code == 0
+        ran(self.command(pod, &self.ping).args(["ping", "-c", "1", "-W", "1", address])).code == 0
     }
 
     fn netns(&self, pod: &str) -> PathBuf {
@@ -137,13 +140,15 @@ impl Node {
         ran(command.env("CNI_PATH", self.cni_path()))
     }
 
-    /// A main plugin as a runtime runs it for a whole network.
-    pub fn main_plugin(&self, plugin: CniPlugin, command: &str, configuration: &Value) -> Ran {
+    /// A plugin by the name that configurations give it, about no attachment.
+    pub fn plugin(&self, name: &str, command: &str, configuration: &Value) -> Ran {
         let input = self.folder.path().join("input.json");
         fs::write(&input, configuration.to_string()).unwrap();
-        let mut main = self.command(None, self.programs.path(Program::CniPlugin(plugin)).unwrap());
-        main.env("CNI_COMMAND", command).env("CNI_PATH", self.cni_path());
-        ran(main.stdin(fs::File::open(input).unwrap()))
+        let cni_path = self.cni_path();
+        let program = cni_path.split(':').map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
+        let mut plugin = self.command(None, &program.unwrap());
+        plugin.env("CNI_COMMAND", command).env("CNI_PATH", cni_path);
+        ran(plugin.stdin(fs::File::open(input).unwrap()))
     }
 
     fn cni_path(&self) -> String {
