@@ -1,6 +1,7 @@
 //! `cni-ipam-neutron` against a real Neutron and a real Keystone.
 
 mod asked;
+mod before;
 mod chained;
 mod clouds;
 mod faults;
