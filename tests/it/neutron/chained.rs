@@ -1,10 +1,10 @@
 //! Under CNI's own plugins: Pods that are real network namespaces, with addresses of a real Neutron.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testbed::OpenStack;
 use testbed::openstack::Options;
+use testbed::{OpenStack, wait_until};
 
 use super::node::Node;
 use super::support::{Plugin, addresses, ports, stack};
@@ -18,6 +18,7 @@ fn pods_talk_with_addresses_of_neutron() {
     a_gateway_beyond_the_subnet(&stack, &node);
     networks_that_vanish(&stack, &node);
     garbage(&stack, &node);
+    a_link_that_was_handed_over_and_vanished(&stack, &node);
     pods_on_a_bridge(&stack, &node);
     a_pod_with_a_leg_to_its_node(&stack, &node);
     assert_eq!(node.links(None), ["lo"]);
@@ -133,7 +134,7 @@ fn networks_that_vanish(stack: &OpenStack, node: &Node) {
     assert_eq!(ports(stack, &network), [""; 0]);
 }
 
-/// No main plugin of CNI's own hands GC on to where addresses come from (1.9.1 has a FIXME there), so that only a runtime that remembers its
+/// No main plugin of CNI's own hands GC on to where addresses come from (1.9.1 has only a note there), so that only a runtime that remembers its
 /// attachments, or whoever asks our plugin itself, frees what is left.
 fn garbage(stack: &OpenStack, node: &Node) {
     let network = neutron_network(stack, "10.5.0");
@@ -145,11 +146,7 @@ fn garbage(stack: &OpenStack, node: &Node) {
     attach(node, "garbage", "a", "eth0");
     node.remove_pod("a");
     let container = remaining[0].strip_suffix("/eth0").unwrap();
-    let valid = json!([{"containerID": container, "ifname": "eth0"}]);
-    let mut configuration = plugin.configuration.clone();
-    configuration["name"] = "garbage".into();
-    configuration["type"] = "ptp".into();
-    configuration["cni.dev/valid-attachments"] = valid;
+    let configuration = valid(&plugin, "garbage", &json!([{"containerID": container, "ifname": "eth0"}]));
     node.plugin("ptp", "GC", &configuration).expect(0);
     assert_eq!(ports(stack, &network).len(), 2, "`ptp` keeps it to itself");
     node.plugin("ipam-neutron", "GC", &configuration).expect(0);
@@ -162,9 +159,38 @@ fn garbage(stack: &OpenStack, node: &Node) {
     node.remove_pod("b");
 }
 
+/// What GC gets on standard input.
+fn valid(plugin: &Plugin, network: &str, attachments: &Value) -> Value {
+    let mut configuration = plugin.configuration.clone();
+    configuration["name"] = network.into();
+    configuration["cni.dev/valid-attachments"] = attachments.clone();
+    configuration
+}
+
+/// `host-device` looks for the Pod's network before it gives the address back, and so never does (containernetworking/plugins#1196). Our GC
+/// finds the port.
+fn a_link_that_was_handed_over_and_vanished(stack: &OpenStack, node: &Node) {
+    let network = neutron_network(stack, "10.9.0");
+    let plugin = Plugin::new(stack, &network, "n1");
+    node.ip(None, "link add nic0 type veth peer name nic1");
+    node.network("nic", &json!({"type": "host-device", "device": "nic0"}), &plugin);
+    node.add_pod("a");
+    attach(node, "nic", "a", "eth0");
+    node.remove_pod("a");
+    let refused = node.cnitool("del", "nic", "a", "eth0").expect(1);
+    assert!(refused.stderr.contains("failed to open netns"), "{}", refused.stderr);
+    assert_eq!(ports(stack, &network).len(), 1);
+    node.plugin("ipam-neutron", "GC", &valid(&plugin, "nic", &json!([]))).expect(0);
+    assert_eq!(ports(stack, &network), [""; 0]);
+    // A veth pair goes with the network of one of its ends, in its own time.
+    wait_until("the link to go", Duration::from_secs(30), || Ok((node.links(None) == ["lo"]).then_some(()))).unwrap();
+}
+
 fn pods_on_a_bridge(stack: &OpenStack, node: &Node) {
     let network = neutron_network(stack, "10.6.0");
     let plugin = Plugin::new(stack, &network, "n1");
+    // With an address of its own: one that is not told takes that of a Pod's end, now and then another one, and CHECK minds.
+    node.ip(None, "link add pods0 address 02:00:00:00:00:01 type bridge");
     node.network("bridge", &json!({"type": "bridge", "bridge": "pods0"}), &plugin);
     add_pods(node, ["a", "b"]);
     let [a, b] = ["a", "b"].map(|pod| attach(node, "bridge", pod, "eth0"));
@@ -194,6 +220,7 @@ fn a_pod_with_a_leg_to_its_node(stack: &OpenStack, node: &Node) {
     let [a, b] = ["a", "b"].map(|pod| attach(node, "main", pod, "eth0"));
     assert!(node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a), "Pod and Pod");
     assert!(!node.pings(Some("a"), of_node) && !node.pings(Some("a"), of_service), "cut off");
+    two_legs_in_one_subnet(stack, node, &pods);
     let [leg, _] = ["a", "b"].map(|pod| attach(node, "leg", pod, "eth1"));
     assert_eq!((ports(stack, &pods).len(), ports(stack, &legs).len()), (2, 2));
     assert!(node.reaches(Some("a"), of_node) && node.reaches(None, &leg), "Pod and node");
@@ -215,4 +242,13 @@ fn a_pod_with_a_leg_to_its_node(stack: &OpenStack, node: &Node) {
     ["a", "b"].into_iter().for_each(|pod| node.remove_pod(pod));
     node.ip(None, "link delete up0");
     node.ip(None, &format!("address delete {of_service}/32 dev lo"));
+}
+
+/// Both want the route to the subnet.
+fn two_legs_in_one_subnet(stack: &OpenStack, node: &Node, pods: &str) {
+    node.network("same", &json!({"type": "ptp"}), &through_the_node(stack, pods, "10.7.0", &[]));
+    let refused = node.cnitool("add", "same", "a", "eth1").expect(1);
+    assert!(refused.stderr.contains("file exists"), "{}", refused.stderr);
+    assert_eq!(ports(stack, pods).len(), 2, "ptp gives the address back");
+    node.cnitool("del", "same", "a", "eth1").expect(0);
 }

@@ -15,7 +15,7 @@ use super::support::Plugin;
 use crate::support::Ran;
 
 /// What the configurations of the tests name.
-const PLUGINS: [CniPlugin; 3] = [CniPlugin::Ptp, CniPlugin::Macvlan, CniPlugin::Bridge];
+const PLUGINS: [CniPlugin; 4] = [CniPlugin::Ptp, CniPlugin::Macvlan, CniPlugin::Bridge, CniPlugin::HostDevice];
 
 /// Says so when all is there, and waits until nobody holds its standard input any more. `/var/lib` is where `cnitool` keeps what it gave.
 const HOLDER: &str = "ip link set lo up && mount -t tmpfs none /var/lib && echo ready && exec cat";
