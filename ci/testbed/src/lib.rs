@@ -40,7 +40,7 @@ pub use openstack::OpenStack;
 pub use operator::{ControllerManager, Operator};
 pub use oracle::{AnnotateK8sNode, PodCidrs, agent_settings, parse_node};
 pub use process::Ending;
-pub use programs::{CiliumVersion, Program, Programs, build};
+pub use programs::{CiliumVersion, CniPlugin, Program, Programs, build};
 pub use prometheus::Prometheus;
 pub use random::{Random, fresh_seed};
 pub use routers::exchange;

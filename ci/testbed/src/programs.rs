@@ -48,6 +48,57 @@ impl CiliumVersion {
     }
 }
 
+/// One of the plugins that CNI's own project makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CniPlugin {
+    /// A veth pair between the node and a Pod.
+    Ptp,
+    /// A link with a hardware address of its own on one of the node's.
+    Macvlan,
+    /// A link with the hardware address of one of the node's.
+    Ipvlan,
+    /// A veth pair into a bridge of the node.
+    Bridge,
+    /// A link of the node, handed over.
+    HostDevice,
+    /// A tap device.
+    Tap,
+    /// Settings of a link that another plugin made.
+    Tuning,
+    /// Addresses from files of the node.
+    HostLocal,
+}
+
+impl CniPlugin {
+    /// What configurations call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ptp => "ptp",
+            Self::Macvlan => "macvlan",
+            Self::Ipvlan => "ipvlan",
+            Self::Bridge => "bridge",
+            Self::HostDevice => "host-device",
+            Self::Tap => "tap",
+            Self::Tuning => "tuning",
+            Self::HostLocal => "host-local",
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::Ptp => "github.com/containernetworking/plugins/plugins/main/ptp",
+            Self::Macvlan => "github.com/containernetworking/plugins/plugins/main/macvlan",
+            Self::Ipvlan => "github.com/containernetworking/plugins/plugins/main/ipvlan",
+            Self::Bridge => "github.com/containernetworking/plugins/plugins/main/bridge",
+            Self::HostDevice => "github.com/containernetworking/plugins/plugins/main/host-device",
+            Self::Tap => "github.com/containernetworking/plugins/plugins/main/tap",
+            Self::Tuning => "github.com/containernetworking/plugins/plugins/meta/tuning",
+            Self::HostLocal => "github.com/containernetworking/plugins/plugins/ipam/host-local",
+        }
+    }
+}
+
 /// A program that the testbed can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
@@ -73,6 +124,10 @@ pub enum Program {
     Helm,
     /// Plays the kubelets of Nodes that nobody runs.
     Kwok,
+    /// Plays a container runtime: attaches network namespaces to networks.
+    Cnitool,
+    /// What `cnitool` and container runtimes run.
+    CniPlugin(CniPlugin),
 }
 
 impl Program {
@@ -89,6 +144,8 @@ impl Program {
             Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
             Self::Helm => "helm".to_owned(),
             Self::Kwok => "kwok".to_owned(),
+            Self::Cnitool => "cnitool".to_owned(),
+            Self::CniPlugin(plugin) => plugin.name().to_owned(),
         }
     }
 
@@ -117,6 +174,8 @@ impl Program {
                 tags: "",
                 linker_flags: "-s -w".to_owned(),
             },
+            Self::Cnitool => cni("github.com/containernetworking/cni/cnitool"),
+            Self::CniPlugin(plugin) => cni(plugin.package()),
         }
     }
 }
@@ -133,6 +192,10 @@ fn kubernetes(package: &'static str) -> Recipe {
              -X {version}.gitMinor={KUBERNETES_MINOR}"
         ),
     }
+}
+
+fn cni(package: &'static str) -> Recipe {
+    Recipe { module: "cni", package, tags: "", linker_flags: "-s -w".to_owned() }
 }
 
 fn cilium(version: CiliumVersion, package: &'static str) -> Recipe {

@@ -111,7 +111,12 @@ pub fn variables<'v>(command: &'v str, container: &'v str) -> [(&'static str, &'
 
 /// The plugin with these variables and nothing else, and with this on standard input.
 pub fn start(input: &str, variables: &[(&str, &str)]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cni-ipam-neutron"));
+    start_of(Path::new(env!("CARGO_BIN_EXE_cni-ipam-neutron")), input, variables)
+}
+
+/// Any plugin, in the same way.
+pub fn start_of(program: &Path, input: &str, variables: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(program);
     command.env_clear().envs(variables.iter().copied());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,0 +1,173 @@
+//! A node that is a network namespace, with Pods that are others, and CNI's own command line on it. All of it goes with the process that
+//! holds it, whatever becomes of the test: the machine sees neither its links nor its mounts.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::{CniPlugin, Program, Programs, build, debian_file};
+
+use super::support::Plugin;
+use crate::support::Ran;
+
+/// What the configurations of the tests name.
+const PLUGINS: [CniPlugin; 4] = [CniPlugin::Ptp, CniPlugin::Macvlan, CniPlugin::Bridge, CniPlugin::HostDevice];
+
+/// Says so when all is there, and waits until nobody holds its standard input any more. `/var/lib` is where `cnitool` keeps what it gave.
+const HOLDER: &str = "ip link set lo up && mount -t tmpfs none /var/lib && echo ready && exec cat";
+
+/// A node. Dropping it takes away all that is on it.
+pub struct Node {
+    holder: Child,
+    lifeline: Option<ChildStdin>,
+    folder: TempDir,
+    ping: PathBuf,
+    programs: Programs,
+}
+
+impl Node {
+    /// Without any network; `None` where there is no Debian for a `ping`.
+    pub fn new() -> Option<Node> {
+        let ping = debian_file("busybox-static", "bin/busybox").unwrap()?;
+        let mut wanted = vec![Program::Cnitool];
+        wanted.extend(PLUGINS.map(Program::CniPlugin));
+        let programs = build(&wanted).unwrap();
+        let mut holder = Command::new("unshare");
+        holder.args(["--net", "--mount", "--propagation", "private", "sh", "-c", HOLDER]);
+        holder.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let needs = "network namespaces need root, and `unshare`, `nsenter` and `ip` of util-linux and iproute2";
+        let mut holder = holder.spawn().unwrap_or_else(|why| panic!("{needs}: {why}"));
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let lifeline = holder.stdin.take();
+        let node = Node { holder, lifeline, folder: TempDir::new().unwrap(), ping, programs };
+        assert_eq!(line, "ready\n", "{needs}");
+        for folder in ["bin", "pods", "net.d"] {
+            fs::create_dir(node.folder.path().join(folder)).unwrap();
+        }
+        node.relay();
+        Some(node)
+    }
+
+    /// The plugin under the name that configurations give it. It is run in the machine's network, where Neutron is: it asks for addresses
+    /// and touches no links.
+    fn relay(&self) {
+        let script = format!(
+            "#!/bin/sh\nexec nsenter --net=/proc/{}/ns/net {}\n",
+            std::process::id(),
+            env!("CARGO_BIN_EXE_cni-ipam-neutron")
+        );
+        let path = self.folder.path().join("bin/ipam-neutron");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A program on the node, or in the network of a Pod.
+    fn command(&self, pod: Option<&str>, program: &Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.holder.id())).args(["--net", "--mount", "--"]);
+        if let Some(pod) = pod {
+            command.arg("nsenter").arg(format!("--net={}", self.netns(pod).display())).arg("--");
+        }
+        command.arg(program).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null());
+        command
+    }
+
+    /// `ip` on the node, or in the network of a Pod, with words between spaces; what it prints.
+    #[track_caller]
+    pub fn ip(&self, pod: Option<&str>, words: &str) -> String {
+        ran(self.command(pod, Path::new("ip")).args(words.split(' '))).expect(0).stdout
+    }
+
+    /// The names of the links of the node, or of a Pod.
+    #[track_caller]
+    pub fn links(&self, pod: Option<&str>) -> Vec<String> {
+        let listed: Value = serde_json::from_str(&self.ip(pod, "-json link show")).unwrap();
+        let name = |link: &Value| link["ifname"].as_str().unwrap().to_owned();
+        let mut names: Vec<String> = listed.as_array().unwrap().iter().map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// Whether an address answers the node, or a Pod. New IPv6 addresses are silent for a second or two.
+    pub fn reaches(&self, pod: Option<&str>, address: &str) -> bool {
+        (0..5).any(|_| self.pings(pod, address))
+    }
+
+    /// Whether it answers at once.
+    pub fn pings(&self, pod: Option<&str>, address: &str) -> bool {
+        ran(self.command(pod, &self.ping).args(["ping", "-c", "1", "-W", "1", address])).code == 0
+    }
+
+    fn netns(&self, pod: &str) -> PathBuf {
+        self.folder.path().join("pods").join(pod)
+    }
+
+    /// A Pod without any link but `lo`.
+    #[track_caller]
+    pub fn add_pod(&self, pod: &str) {
+        let netns = self.netns(pod);
+        fs::write(&netns, "").unwrap();
+        let mut unshare = self.command(None, Path::new("unshare"));
+        ran(unshare.arg(format!("--net={}", netns.display())).args(["ip", "link", "set", "lo", "up"])).expect(0);
+    }
+
+    /// The Pod's network goes, as at a reboot, and nobody is asked.
+    #[track_caller]
+    pub fn remove_pod(&self, pod: &str) {
+        let netns = self.netns(pod);
+        ran(self.command(None, Path::new("umount")).arg(&netns)).expect(0);
+        fs::remove_file(netns).unwrap();
+    }
+
+    /// A network of the node: this main plugin, with the addresses of ours.
+    pub fn network(&self, name: &str, main: &Value, addresses: &Plugin) {
+        let mut plugin = main.clone();
+        plugin["ipam"] = addresses.configuration["ipam"].clone();
+        let list = json!({"cniVersion": "1.1.0", "name": name, "plugins": [plugin]});
+        fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
+    }
+
+    /// `cnitool` for an interface of a Pod.
+    pub fn cnitool(&self, verb: &str, network: &str, pod: &str, interface: &str) -> Ran {
+        let mut command = self.command(None, self.programs.path(Program::Cnitool).unwrap());
+        command.args([verb, network]).arg(self.netns(pod));
+        command.env("NETCONFPATH", self.folder.path().join("net.d")).env("CNI_IFNAME", interface);
+        ran(command.env("CNI_PATH", self.cni_path()))
+    }
+
+    /// A plugin by the name that configurations give it, about no attachment.
+    pub fn plugin(&self, name: &str, command: &str, configuration: &Value) -> Ran {
+        let input = self.folder.path().join("input.json");
+        fs::write(&input, configuration.to_string()).unwrap();
+        let cni_path = self.cni_path();
+        let program = cni_path.split(':').map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
+        let mut plugin = self.command(None, &program.unwrap());
+        plugin.env("CNI_COMMAND", command).env("CNI_PATH", cni_path);
+        ran(plugin.stdin(fs::File::open(input).unwrap()))
+    }
+
+    fn cni_path(&self) -> String {
+        let plugins = PLUGINS.map(|plugin| self.programs.path(Program::CniPlugin(plugin)).unwrap().parent().unwrap());
+        let own = self.folder.path().join("bin");
+        let folders = std::iter::once(own.as_path()).chain(plugins);
+        folders.map(|folder| folder.to_str().unwrap()).collect::<Vec<_>>().join(":")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        let _ = self.holder.wait();
+    }
+}
+
+fn ran(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ran { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
