@@ -129,7 +129,8 @@ impl Running {
         let path = self.settings.state.join(NODE_FILE);
         if self.named != self.node {
             let message = format!("this node's ports are called {}, and its name is {} now", self.node, self.named);
-            let details = format!("give it its name back, or remove {} when no Pod has an address any more", path.display());
+            let details =
+                format!("give it its name back, or remove {} when no Pod has an address any more", path.display());
             return Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
         }
         if !path.exists() {
