@@ -192,6 +192,12 @@ pub enum NeutronError {
     /// The address, the region or the certificates that are configured cannot be right.
     #[error("OpenStack cannot be reached as configured: {0}")]
     Misconfigured(String),
+    /// `RevisionNumberConstraintFailed`: somebody else has written in between.
+    #[error("somebody else changes it all the time")]
+    Changed,
+    /// `AllowedAddressPairExhausted`.
+    #[error("the port would have more `allowed_address_pairs` than Neutron allows")]
+    TooManyPairs,
     /// Another no.
     #[error("OpenStack refused it: {0}")]
     Other(String),
@@ -262,6 +268,11 @@ impl NeutronError {
             NeutronError::Unavailable(_) | NeutronError::Unreachable(_) => {
                 (ErrorCode::TryAgainLater, "it will be tried again")
             }
+            NeutronError::Changed => (ErrorCode::TryAgainLater, "it will be tried again"),
+            NeutronError::TooManyPairs => (
+                ErrorCode::Refused,
+                "raise `max_allowed_address_pair` in neutron.conf (10 unless it is set), or let out ranges instead of addresses",
+            ),
             NeutronError::Other(_) => (ErrorCode::Refused, "see Neutron's log"),
         }
     }

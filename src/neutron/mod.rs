@@ -7,6 +7,7 @@ pub mod cni;
 mod api;
 mod clouds;
 mod identity;
+mod pairs;
 mod settings;
 mod verbs;
 
@@ -15,5 +16,6 @@ pub use api::{
 };
 pub use clouds::{Access, Cloud, CloudsFault, Named, Project, Trust};
 pub use identity::{Identity, PORT_OWNER, RunId};
+pub use pairs::{GuardedPort, GuardedPorts, Kept as KeptPairs, Pair, PairsChange, PortSecurity, keep_pairs};
 pub use settings::{RouteMtu, Settings, Source, Wish};
 pub use verbs::{Collected, Patience, Verdict, add, check, collect_garbage, delete};

@@ -32,6 +32,8 @@ pub(in crate::plugin) struct HttpNeutron {
 pub(super) enum Question<'q> {
     Get(&'q [(&'q str, String)]),
     Post(Value),
+    /// If its revision is still this one.
+    Put(Value, u64),
     Delete,
 }
 
@@ -119,6 +121,10 @@ impl HttpNeutron {
             Question::Post(body) => {
                 let request = agent.post(&url).header(token.0, token.1);
                 request.header("Content-Type", "application/json").send(body.to_string())
+            }
+            Question::Put(body, revision) => {
+                let request = agent.put(&url).header(token.0, token.1).header("Content-Type", "application/json");
+                request.header("If-Match", format!("revision_number={revision}")).send(body.to_string())
             }
             // Neutron answers 400 to a DELETE with a body, be it empty.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),

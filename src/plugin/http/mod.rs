@@ -3,6 +3,7 @@
 mod ask;
 mod keystone;
 mod objects;
+mod pairs;
 mod rest;
 
 use std::time::Duration;
