@@ -15,6 +15,8 @@ pub enum Kept {
     AsItWas,
     /// Something came or went.
     Changed(PairsChange),
+    /// Neutron allows no more on the port, so these are not let out.
+    Short(BTreeSet<IpNet>),
 }
 
 /// Reads, changes and writes until nobody has written in between. What was asked for and not answered is read again, not believed.
@@ -53,10 +55,25 @@ fn once(
         // What was not answered may have been done.
         return Ok(unanswered.take().map_or(Kept::AsItWas, Kept::Changed));
     };
-    let replaced = neutron.replace_pairs(port, &change.pairs, read.revision);
-    if let Err(NeutronError::Unavailable(_)) = replaced {
-        *unanswered = Some(change);
-        return replaced.map(|()| Kept::AsItWas);
+    let mut change = change;
+    let mut missing = BTreeSet::new();
+    loop {
+        match neutron.replace_pairs(port, &change.pairs, read.revision) {
+            Ok(()) if missing.is_empty() => return Ok(Kept::Changed(change)),
+            Ok(()) => return Ok(Kept::Short(missing)),
+            // How many are allowed it does not tell.
+            Err(NeutronError::TooManyPairs) if !change.added.is_empty() => {
+                missing.extend(change.leave_out_half());
+                if change.added.is_empty() && change.removed.is_empty() {
+                    return Ok(Kept::Short(missing));
+                }
+            }
+            Err(error) => {
+                if let NeutronError::Unavailable(_) = error {
+                    *unanswered = Some(change);
+                }
+                return Err(error);
+            }
+        }
     }
-    replaced.map(|()| Kept::Changed(change))
 }

@@ -84,12 +84,22 @@ pub trait GuardedPorts {
 /// What is to be done to a list of pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairsChange {
-    /// The whole list afterwards.
+    /// The whole list afterwards; what comes is at its end.
     pub pairs: Vec<Pair>,
     /// What comes.
     pub added: BTreeSet<IpNet>,
     /// What goes.
     pub removed: BTreeSet<IpNet>,
+}
+
+impl PairsChange {
+    /// Adds only the first half of what comes, and says what it leaves out.
+    fn leave_out_half(&mut self) -> BTreeSet<IpNet> {
+        let left_out: BTreeSet<IpNet> = self.added.iter().copied().skip(self.added.len() / 2).collect();
+        self.added.retain(|range| !left_out.contains(range));
+        self.pairs.truncate(self.pairs.len() - left_out.len());
+        left_out
+    }
 }
 
 impl Pair {

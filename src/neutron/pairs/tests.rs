@@ -72,6 +72,7 @@ struct Busy {
     others: Cell<u32>,
     silent: Cell<u32>,
     patience: u32,
+    most: usize,
 }
 
 impl GuardedPorts for Busy {
@@ -86,6 +87,9 @@ impl GuardedPorts for Busy {
             port.revision += 1;
             let next = port.pairs.len();
             port.pairs.push(pair(&format!("192.0.2.{next}"), MAC));
+        }
+        if pairs.len() > self.most {
+            return Err(NeutronError::TooManyPairs);
         }
         if port.revision != revision {
             return Err(NeutronError::Changed);
@@ -107,7 +111,7 @@ impl Patience for Busy {
 }
 
 fn busy(others: u32, silent: u32, patience: u32) -> Busy {
-    Busy { port: RefCell::new(port(vec![])), others: Cell::new(others), silent: Cell::new(silent), patience }
+    Busy { port: RefCell::new(port(vec![])), others: Cell::new(others), silent: Cell::new(silent), patience, most: 100 }
 }
 
 #[test]
@@ -127,4 +131,26 @@ fn an_answer_that_was_lost_is_read_again() {
     let Ok(Kept::Changed(change)) = keep_pairs(&neutron, &id, &wanted, is_ours) else { panic!() };
     assert_eq!(change.added, wanted);
     assert_eq!(neutron.port.borrow().pairs.len(), 1);
+}
+
+#[test]
+fn as_many_are_let_out_as_neutron_allows_and_the_others_are_told() {
+    let id = ID.parse().unwrap();
+    let wanted: BTreeSet<IpNet> = (1..=9u8).map(|last| IpNet::from(IpAddr::from([10, 0, 0, last]))).collect();
+    for most in 0..=9 {
+        let neutron = Busy { most, ..busy(0, 0, 10) };
+        let kept = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
+        // Each look adds what fits of the half that it tries, until nothing does.
+        let mut looks = 1;
+        while keep_pairs(&neutron, &id, &wanted, is_ours).unwrap() != kept && looks < 9 {
+            looks += 1;
+        }
+        let port = neutron.port.borrow();
+        assert!(port.pairs.len() <= most);
+        match keep_pairs(&neutron, &id, &wanted, is_ours).unwrap() {
+            Kept::Short(missing) => assert_eq!(missing.len() + port.pairs.len(), 9, "{most}"),
+            Kept::AsItWas => assert_eq!(port.pairs.len(), 9),
+            Kept::Changed(_) => panic!("{most}"),
+        }
+    }
 }

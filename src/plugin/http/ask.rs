@@ -172,3 +172,17 @@ fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
     let certificates: Vec<Certificate<'static>> = certificates.collect();
     if certificates.is_empty() { Err(unreadable(&"there are none")) } else { Ok(certificates) }
 }
+
+/// What another service says to a GET with a bearer token, its certificate being signed by one in this file.
+pub(in crate::plugin) fn get_json(
+    url: &str,
+    token: &str,
+    certificates_in: &str,
+    wait: Duration,
+) -> Result<(u16, Value), NeutronError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
+    let tls = tls.root_certs(RootCerts::from(certificates(certificates_in)?)).build();
+    let answer = agent(&tls, wait).get(url).header("Authorization", format!("Bearer {token}")).call();
+    read(answer).map(|(status, body)| (status.as_u16(), body))
+}
