@@ -24,6 +24,8 @@ Usage: neutron-node [OPTIONS]
       --pod-cidrs-on PORT   let the Node's pod CIDRs out of this port of the VM: the interface of the node that has its
                             hardware address, or the port's id
       --node-name NAME      the Node for it [$NODE_NAME]
+      --service-account DIR its token and its certificates
+                            [/var/run/secrets/kubernetes.io/serviceaccount]
       --cloud NAME          the cloud for it [the only one]
       --clouds-file FILE    the file that has it [/etc/openstack/clouds.yaml]
       --state-directory DIR where logins are kept for it [/var/lib/cni/cilium-ipam-neutron]
@@ -63,6 +65,7 @@ pub(super) enum Rounds {
 pub(super) struct PodCidrs {
     pub(super) on: GuardedInterface,
     pub(super) node_name: String,
+    pub(super) service_account: PathBuf,
     pub(super) cloud: Option<String>,
     pub(super) clouds_file: PathBuf,
     pub(super) state: PathBuf,
@@ -81,6 +84,7 @@ impl Arguments {
             pod_cidrs: None,
         };
         let (mut on, mut node_name, mut cloud) = (None, node_name, None);
+        let mut service_account = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
         let mut clouds_file = PathBuf::from("/etc/openstack/clouds.yaml");
         let mut state = PathBuf::from("/var/lib/cni/cilium-ipam-neutron");
         while let Some(argument) = parser.next()? {
@@ -95,6 +99,7 @@ impl Arguments {
                 Arg::Long("once") => arguments.rounds = Rounds::One,
                 Arg::Long("pod-cidrs-on") => on = Some(interface(&parser.value()?.string()?)?),
                 Arg::Long("node-name") => node_name = Some(parser.value()?.string()?),
+                Arg::Long("service-account") => service_account = parser.value()?.into(),
                 Arg::Long("cloud") => cloud = Some(parser.value()?.string()?),
                 Arg::Long("clouds-file") => clouds_file = parser.value()?.into(),
                 Arg::Long("state-directory") => state = parser.value()?.into(),
@@ -106,7 +111,7 @@ impl Arguments {
         }
         if let Some(on) = on {
             let node_name = node_name.ok_or("--pod-cidrs-on needs --node-name, or NODE_NAME in the environment")?;
-            arguments.pod_cidrs = Some(PodCidrs { on, node_name, cloud, clouds_file, state });
+            arguments.pod_cidrs = Some(PodCidrs { on, node_name, service_account, cloud, clouds_file, state });
         }
         Ok(Request::Run(Box::new(arguments)))
     }

@@ -19,9 +19,6 @@ use crate::plugin::files::{read_small, state_folder};
 use crate::plugin::http::{HttpNeutron, get_json};
 use crate::plugin::login::Logins;
 
-/// What Kubernetes puts into each Pod.
-const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
 /// Reads the Node, and keeps the pairs.
 pub(super) fn keep(wanted: &PodCidrs, memory: &mut Memory, look: Duration) -> Result<(), CniError> {
     if !memory.is_due(look) {
@@ -33,7 +30,7 @@ pub(super) fn keep(wanted: &PodCidrs, memory: &mut Memory, look: Duration) -> Re
 }
 
 fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
-    let node = node(&wanted.node_name)?;
+    let node = node(&wanted.node_name, &wanted.service_account)?;
     let ranges = pod_cidrs(&node)?;
     let source = Source::File { path: wanted.clouds_file.clone(), cloud: wanted.cloud.clone() };
     let logins = Logins::new(&wanted.state);
@@ -42,7 +39,7 @@ fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
     keeper.keep_ranges(&neutron, &ranges)
 }
 
-fn node(name: &str) -> Result<Value, CniError> {
+fn node(name: &str, account: &Path) -> Result<Value, CniError> {
     let variable = |name: &str| std::env::var(name).map_err(|_| unreachable(&format!("{name} is not set")));
     let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].map(variable);
     let (host, port) = (host?, port?);
@@ -51,9 +48,9 @@ fn node(name: &str) -> Result<Value, CniError> {
     if name.is_empty() || !name.bytes().all(is_name) {
         return Err(unreachable("the name of the Node is none"));
     }
-    let token = read_small(&Path::new(ACCOUNT).join("token"))?;
+    let token = read_small(&account.join("token"))?;
     let url = format!("https://{host}:{port}/api/v1/nodes/{name}");
-    let (status, body) = get_json(&url, token.trim(), &format!("{ACCOUNT}/ca.crt"), DEADLINE)?;
+    let (status, body) = get_json(&url, token.trim(), &account.join("ca.crt").display().to_string(), DEADLINE)?;
     if status == 200 { Ok(body) } else { Err(unreachable(&format!("Kubernetes answers {status} for Node {name}"))) }
 }
 

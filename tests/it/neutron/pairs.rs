@@ -9,6 +9,8 @@ use testbed::openstack::Options;
 
 use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, stack};
+use crate::chart::Installed;
+use crate::server::{kubernetes, node};
 
 /// Daemons that write, and addresses that each lets out.
 const WRITERS: usize = 6;
@@ -124,4 +126,61 @@ fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
     let plugin = plugin.with("allowedAddressPairs", json!({"port": vm, "ranges": ["10.1.0.0/25"]}));
     assert_eq!(DaemonSet::new(&[&plugin]).once(), 0);
     assert_eq!(pairs(stack, &vm), ["10.1.0.0/25".to_owned()].into());
+}
+
+/// In a cluster that the chart was installed into, with the rights that it gives.
+#[test]
+fn the_pod_cidrs_of_its_node_are_let_out() {
+    let Some(stack) = stack(&Options::default()) else { return };
+    let network = stack.create_network("pods").unwrap();
+    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    let vm = port_of_vm(&stack, &network);
+    let installed =
+        Installed::new(&kubernetes("1.19.3", None), "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0");
+    let plane = &installed.server.plane;
+    let daemon_set = plane.get("/apis/apps/v1/namespaces/kube-system/daemonsets/cilium-ipam-neutron-node").unwrap();
+    let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["/neutron-node"]));
+    assert_eq!(container["args"], json!(["--pod-cidrs-on=eth0"]));
+    installed.server.nodes([node("n1", json!({}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let account = folder.path().join("account");
+    plane.write_service_account("kube-system", "cilium-ipam-neutron-node", &account).unwrap();
+    let clouds = clouds_file(&stack, folder.path());
+    std::fs::create_dir(folder.path().join("net.d")).unwrap();
+    let (host, port) = plane.server_url().trim_start_matches("https://").rsplit_once(':').unwrap();
+    let run = || {
+        let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_neutron-node"));
+        daemon
+            .env_clear()
+            .env("NODE_NAME", "n1")
+            .env("KUBERNETES_SERVICE_HOST", host)
+            .env("KUBERNETES_SERVICE_PORT", port);
+        daemon.args(["--once", "--pod-cidrs-on", &vm, "--networks"]).arg(folder.path().join("net.d"));
+        daemon.arg("--service-account").arg(&account).arg("--clouds-file").arg(&clouds);
+        daemon.arg("--state-directory").arg(folder.path().join("state"));
+        let output = daemon.output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run();
+    assert!(code == 1 && said.contains("has no pod CIDRs yet"), "{said}");
+    let change = json!({"spec": {"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24", "fd00:20::/64"]}});
+    plane.patch("/api/v1/nodes/n1", &change).unwrap();
+    let (code, said) = run();
+    assert_eq!((code, pairs(&stack, &vm)), (0, ["10.20.0.0/24", "fd00:20::/64"].map(str::to_owned).into()), "{said}");
+    std::fs::write(account.join("token"), "of somebody else").unwrap();
+    let (code, said) = run();
+    assert!(code == 1 && said.contains("Kubernetes answers 401") && !said.contains("somebody"), "{said}");
+    assert_eq!(pairs(&stack, &vm).len(), 2);
+}
+
+fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER};
+    let auth = json!({"auth_url": stack.keystone_url(), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
+        "project_name": MEMBER_PROJECT, "user_domain_id": DOMAIN, "project_domain_id": DOMAIN});
+    let path = folder.join("clouds.yaml");
+    std::fs::write(&path, json!({"clouds": {"lab": {"auth": auth}}}).to_string()).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
 }
