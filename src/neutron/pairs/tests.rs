@@ -1,3 +1,5 @@
+//! What is ours and what is of others, and a port that several write.
+
 use std::cell::{Cell, RefCell};
 
 use super::*;

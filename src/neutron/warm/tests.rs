@@ -1,3 +1,5 @@
+//! What a pool needs, by its files and by what is at Neutron.
+
 use super::*;
 use crate::neutron::api::Address;
 use crate::neutron::cni::{Arguments, Attachment};
