@@ -7,6 +7,7 @@ mod clouds;
 mod daemon;
 mod faults;
 mod garbage;
+mod guest;
 mod input;
 mod node;
 mod pairs;
