@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use self::files::{Locked, node_name, read_secret, read_small, state_folder};
-use self::http::HttpNeutron;
-use self::login::Logins;
+pub use self::files::read_small;
+use self::files::{Locked, node_name, read_secret, state_folder};
+pub use self::http::HttpNeutron;
+pub use self::login::Keeping;
 use crate::neutron::cni::{CniError, Command, Dns, Environment, ErrorCode, SpecVersion};
 use crate::neutron::{Cloud, Identity, NeutronError, RunId, Settings, Source, add, check, collect_garbage, delete};
 
@@ -86,7 +87,7 @@ impl Running {
         let node = kept::read(&settings.state.join(NODE_FILE)).unwrap_or_else(|| named.clone());
         let until = began + settings.deadline - FOR_TAKING_BACK;
         let cloud = cloud(&settings.source)?;
-        let neutron = HttpNeutron::new(cloud, Logins::new(&settings.state), until)?;
+        let neutron = HttpNeutron::new(cloud, Keeping::In(settings.state.clone()), until)?;
         let last = neutron.until(began + settings.deadline);
         Ok(Running { settings, named, node, neutron, last, until })
     }

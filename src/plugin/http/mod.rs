@@ -19,7 +19,7 @@ use crate::neutron::{
     Id, Network, Neutron, NeutronError, NewPort, PORT_OWNER, Patience, Port, PortFilter, Subnet, Verdict, Wanted,
 };
 
-pub(super) use ask::HttpNeutron;
+pub use ask::HttpNeutron;
 pub(super) use keystone::Session;
 
 /// Ports of one page of a list.
@@ -111,7 +111,7 @@ impl HttpNeutron {
         // Another cloud may have something else of this id.
         let path = self.kept(&format!("{kind}-{id}.json"));
         let now = Timestamp::now();
-        if let Some(Lately { at, answer }) = kept::read(&path)
+        if let Some(Lately { at, answer }) = path.as_deref().and_then(kept::read)
             && (SignedDuration::ZERO..FRESH).contains(&now.duration_since(at))
             && let Ok(known) = object(answer, kind)
         {
@@ -119,8 +119,10 @@ impl HttpNeutron {
         }
         let answer = self.ask(&format!("/v2.0/{kind}s/{id}"), &Question::Get(&[]))?;
         let known = object(answer.clone(), kind)?;
-        // Without it the next run asks again.
-        let _ = kept::keep(&path, &Lately { at: now, answer });
+        if let Some(path) = path {
+            // Without it the next run asks again.
+            let _ = kept::keep(&path, &Lately { at: now, answer });
+        }
         Ok(known)
     }
 }

@@ -5,6 +5,7 @@ use cilium_ipam::neutron::{Cloud, Settings};
 use serde_json::{Value, json};
 
 use super::support::{fault, finish, start, variables};
+use crate::support::Folder;
 
 fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
     fault(&finish(start(input, variables)))
@@ -89,9 +90,13 @@ fn the_documents_snippets_are_valid() {
             settings.wish(&Arguments::default()).unwrap();
         }
     }
-    let clouds = snippets("yaml");
-    assert!(!clouds.is_empty());
+    let (clouds, documents): (Vec<String>, Vec<String>) =
+        snippets("yaml").into_iter().partition(|text| text.starts_with("clouds:"));
+    assert!(!clouds.is_empty() && !documents.is_empty());
     for text in clouds {
         Cloud::read(&text, Some("kubernetes")).unwrap();
+    }
+    for text in documents {
+        Folder::new(&[("pools/a.yaml", &text)]).run(&["validate"]).expect(0);
     }
 }

@@ -7,5 +7,6 @@ mod clouds;
 mod faults;
 mod input;
 mod node;
+mod pools;
 mod races;
 mod support;
