@@ -6,9 +6,14 @@ mod address_pools;
 mod cluster;
 mod files;
 mod load_balancing;
+mod neutron;
 mod sizes;
 
 pub use cluster::{Holder, overlapping_holders};
+pub use neutron::{
+    NeutronDoubt, NeutronOverlap, NeutronRival, NeutronTrouble, neutron_overlaps, neutron_range, neutron_ranges,
+    neutron_trouble,
+};
 
 use crate::desired::Desired;
 use crate::model::Finding;
@@ -16,8 +21,9 @@ use crate::observed::Observed;
 
 /// What the files alone tell.
 pub fn files(desired: &Desired) -> Vec<Finding> {
-    let rules: [fn(&Desired) -> Vec<Finding>; 12] = [
+    let rules: [fn(&Desired) -> Vec<Finding>; 13] = [
         sizes::too_small_for_cilium,
+        neutron::subnets_named_twice,
         files::overlapping_pools,
         files::block_pinned_twice,
         files::excluded_pins,
@@ -53,14 +59,23 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 
 /// What the files tell when an examination holds them against the cluster: what it finds more exactly itself is left out.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 3] =
-        [cluster::pools_without_nodes, cluster::pools_over_other_addresses, cluster::families_switched_off];
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 6] = [
+        cluster::pools_without_nodes,
+        cluster::pools_over_other_addresses,
+        cluster::families_switched_off,
+        neutron::overlapping,
+        neutron::resolved,
+        neutron::held,
+    ];
     rules.iter().flat_map(|rule| rule(desired, observed)).collect()
 }
 
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 7] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 10] = [
+        neutron::overlapping,
+        neutron::resolved,
+        neutron::held,
         cluster::blocks_outside_pools,
         cluster::unseen_neighbours,
         cluster::pools_without_nodes,

@@ -77,7 +77,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         }
         None => arguments.rails.waivers(),
     };
-    let job = Job::saved(&loaded, saved.as_ref(), &waivers);
+    let openstack = common.openstack_for(&loaded.desired).await?;
+    let job = Job::saved(&loaded, saved.as_ref(), &waivers).asking(&openstack);
     let operation = if job.undo.is_some() { "undo" } else { "apply" }.to_owned();
     let wish = LockWish { holder: holder(), operation, timeout: arguments.lock_timeout };
     let lock = match arguments.no_lock {

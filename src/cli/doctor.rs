@@ -91,6 +91,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     arguments.override_conclusions(&mut observed);
     // Files with errors are told about, and the cluster is examined without them.
     let desired: Option<&Desired> = loaded.as_ref().filter(|loaded| !loaded.has_errors()).map(|loaded| &loaded.desired);
+    if let Some(desired) = desired {
+        observed.subnets = common.openstack().subnets(desired).await;
+    }
     let mut findings = examine(desired, &observed, &ribs);
     findings.extend(loaded.iter().flat_map(|loaded| loaded.findings.iter().cloned()));
     findings.sort();

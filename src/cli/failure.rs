@@ -114,6 +114,9 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::Unreachable(_) | ClusterError::Credentials(_) => {
             "check the cluster with `kubectl get nodes`, or use --cluster FILE, --kubeconfig or --context"
         }
+        ClusterError::OpenStack(_) => {
+            "see --clouds-file and --os-cloud, and try `openstack --os-cloud NAME subnet list`"
+        }
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
         ClusterError::Stale { .. } | ClusterError::Expired { .. } => "the cluster is busy; try again",
         ClusterError::Object(_) => "mend or remove the object; the claims may be emptied when no apply runs",

@@ -8,6 +8,7 @@ mod explain;
 mod failure;
 mod files;
 mod news;
+mod openstack;
 mod operator;
 mod output;
 mod plan;
@@ -61,6 +62,12 @@ struct Common {
     /// The kubeconfig context to use.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
+    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron; otherwise where its clients look for one.
+    #[arg(long, global = true, value_name = "FILE")]
+    clouds_file: Option<PathBuf>,
+    /// The cloud of that file; otherwise `OS_CLOUD`, or the only one.
+    #[arg(long, global = true, value_name = "NAME")]
+    os_cloud: Option<String>,
     /// How long a server that has answered before is waited for when it fails or is busy, such as `30s`.
     #[arg(long, global = true, value_name = "DURATION", default_value = "30s")]
     patience: SignedDuration,
@@ -157,7 +164,9 @@ impl Common {
         let file =
             |flag: &str, path: &Option<PathBuf>| path.as_ref().map(|path| format!(" --{flag} {}", path.display()));
         let context = self.context.as_ref().map(|context| format!(" --context {context}"));
-        let parts = [file("cluster", &self.cluster), file("kubeconfig", &self.kubeconfig), context];
+        let cloud = self.os_cloud.as_ref().map(|cloud| format!(" --os-cloud {cloud}"));
+        let (cluster, kubeconfig) = (file("cluster", &self.cluster), file("kubeconfig", &self.kubeconfig));
+        let parts = [cluster, kubeconfig, context, file("clouds-file", &self.clouds_file), cloud];
         parts.into_iter().flatten().collect()
     }
 

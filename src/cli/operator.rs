@@ -61,6 +61,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         parallelism: arguments.parallelism,
         telemetry: Arc::new(Telemetry::default()),
         server,
+        openstack: common.openstack(),
     };
     let nobody_listens = announcer.nobody_listens();
     let ending = async {

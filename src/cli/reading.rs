@@ -1,4 +1,5 @@
-//! Reads the files and the cluster at the same time, so that neither waits for the other.
+//! Reads the files and the cluster at the same time, so that neither waits for the other; and then what Neutron says of the subnets in the
+//! files.
 
 use super::Common;
 use super::failure::Failure;
@@ -27,7 +28,9 @@ pub(super) async fn read(
         Some(observed) => observed,
         None => observing.await,
     };
-    Ok((loaded, Some(observed?)))
+    let mut observed = observed?;
+    observed.subnets = common.openstack_for(&loaded.desired).await?.subnets(&loaded.desired).await;
+    Ok((loaded, Some(observed)))
 }
 
 /// The cluster that the flags name.

@@ -10,8 +10,9 @@ use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
 use super::{Common, Format, Reached, output, show_lb};
+use crate::check::neutron_range;
 use crate::cluster::Extent;
-use crate::desired::{Desired, PoolState};
+use crate::desired::{Desired, NeutronPool, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
 use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
@@ -58,6 +59,49 @@ struct PoolRow {
     reserved: u128,
     free: u128,
     nodes: usize,
+    /// Of a pool that is a subnet of Neutron; it has no blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    neutron: Option<NeutronRow>,
+}
+
+#[derive(Serialize)]
+struct NeutronRow {
+    network: String,
+    subnet: String,
+    /// Why its addresses are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
+}
+
+impl PoolRow {
+    fn of_neutron(pool: &NeutronPool, observed: &Observed) -> PoolRow {
+        let range = neutron_range(pool, observed);
+        let unknown = range.as_ref().err().map(ToString::to_string);
+        let (network, subnet) = (pool.network.to_string(), pool.subnet.to_string());
+        PoolRow {
+            name: pool.name.to_string(),
+            family: range.as_ref().map(|range| range.family().to_string()).unwrap_or_default(),
+            cidrs: range.iter().map(ToString::to_string).collect(),
+            block_size: 0,
+            priority: 0,
+            selector: String::new(),
+            disabled: false,
+            total: 0,
+            used: 0,
+            reserved: 0,
+            free: 0,
+            nodes: 0,
+            neutron: Some(NeutronRow { network, subnet, unknown }),
+        }
+    }
+
+    /// Of a pool that gives nothing to nodes.
+    fn cells_of_neutron(&self, neutron: &NeutronRow) -> [String; 10] {
+        let none = || "-".to_owned();
+        let range = self.cidrs.first().cloned().unwrap_or_else(|| "unknown".to_owned());
+        let what = format!("Neutron {}", neutron.subnet);
+        [self.name.clone(), range, none(), none(), what, none(), none(), none(), none(), none()]
+    }
 }
 
 #[derive(Serialize)]
@@ -80,7 +124,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         What::Lb(flags) => return show_lb::run(flags, common).await,
         What::Pools(flags) => {
             let (loaded, observed, _) = seen(flags, common).await?;
-            pools(flags.output, pool_use(&loaded.desired, &observed).iter().map(PoolRow::from).collect())?;
+            let of_nodes = pool_use(&loaded.desired, &observed);
+            let of_neutron = loaded.desired.neutron_pools.values().map(|pool| PoolRow::of_neutron(pool, &observed));
+            pools(flags.output, of_nodes.iter().map(PoolRow::from).chain(of_neutron).collect())?;
         }
         What::Nodes(flags) => {
             let (loaded, observed, plan) = seen(flags, common).await?;
@@ -114,6 +160,7 @@ impl From<&PoolUse<'_>> for PoolRow {
             reserved: *reserved,
             free: *free,
             nodes: *nodes,
+            neutron: None,
         }
     }
 }
@@ -124,6 +171,9 @@ fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
     }
     let heading = ["NAME", "CIDRS", "BLOCK", "PRIORITY", "SELECTOR", "NODES", "TOTAL", "USED", "RESERVED", "FREE"];
     let cells = |row: &PoolRow| {
+        if let Some(neutron) = &row.neutron {
+            return row.cells_of_neutron(neutron);
+        }
         let name = if row.disabled { format!("{} (disabled)", row.name) } else { row.name.clone() };
         let numbers = [row.total, row.used, row.reserved, row.free].map(|number| number.to_string());
         let [total, used, reserved, free] = numbers;
@@ -141,6 +191,9 @@ fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
             free,
         ]
     };
+    for why in rows.iter().filter_map(|row| row.neutron.as_ref()?.unknown.as_ref()) {
+        output::warn(why);
+    }
     output::data(&table(heading, &rows.iter().map(cells).collect::<Vec<_>>()))
 }
 

@@ -51,6 +51,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
         counts.push(count(balancers, "LoadBalancer pool"));
         counts.push(count(services, "Service pin"));
     }
+    let subnets = loaded.desired.neutron_pools.len();
+    if subnets > 0 {
+        counts.push(count(subnets, "Neutron subnet"));
+        output::talk("Neutron was not asked: whether another pool overlaps a subnet, `plan` tells.\n");
+    }
     output::data(&format!("valid: {}, {}\n", counts.join(", "), count(loaded.findings.len(), "warning")))?;
     Ok(Reached::Done)
 }

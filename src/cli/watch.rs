@@ -59,6 +59,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         interval: arguments.interval,
         parallelism: arguments.parallelism,
         holder: holder(),
+        openstack: common.openstack_for(&first.desired).await?,
     };
     let mut announcer = Announcer::new(arguments.output);
     let told = match arguments.listen {

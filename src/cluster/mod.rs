@@ -118,6 +118,9 @@ pub enum ClusterError {
     /// Without claims nothing is written.
     #[error("the claims in ConfigMap kube-system/cilium-ipam-claims cannot be kept: {0}")]
     Claims(WriteError),
+    /// OpenStack's credentials, without which a pool's addresses are not known.
+    #[error("OpenStack cannot be asked for the subnets of pools: {0}")]
+    OpenStack(String),
     /// The credentials cannot be used.
     #[error("the cluster's credentials cannot be used: {0}")]
     Credentials(String),

@@ -16,6 +16,9 @@ const LONGEST_RANGE: u64 = 100;
 /// Longest name of an object (DNS subdomain, RFC 1123).
 const LONGEST_NAME: u64 = 253;
 
+/// An id of OpenStack.
+const ID: &str = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$";
+
 /// Most CIDRs of a pool. The server estimates what a rule costs from it (`CELSchema` limits of Kubernetes 1.30 and later).
 const MOST_CIDRS: u64 = 64;
 
@@ -90,7 +93,7 @@ fn status_schema(kind: CustomKind) -> Value {
 fn structural(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            for field in ["$schema", "title", "default", "format"] {
+            for field in ["$schema", "title", "default", "format", "if", "else"] {
                 fields.remove(field);
             }
             // Unknown fields are refused by strict validation, or dropped.
@@ -140,11 +143,28 @@ fn is_cidr(list: &str) -> [Value; 2] {
     ]
 }
 
+/// `blockSize` cannot be named here, because the schema gives it no type.
+fn of_nodes_or_of_neutron() -> [Value; 2] {
+    let others = ["cidrs", "nodeSelector", "priority", "reserved", "disabled"];
+    let none = others.map(|field| format!("!has(self.{field})")).join(" && ");
+    [
+        rule("has(self.neutron) || has(self.cidrs)", "a pool has `cidrs`, or it is a subnet of `neutron`"),
+        rule(
+            &format!("!has(self.neutron) || ({none})"),
+            "a subnet of Neutron gives no blocks to nodes: take the other fields away",
+        ),
+    ]
+}
+
 /// Bounds, and rules in CEL.
 fn narrow(kind: CustomKind, spec: &mut Value) {
     bounded(spec, "");
     match kind {
         CustomKind::IpPool => {
+            spec["x-kubernetes-validations"] = json!(of_nodes_or_of_neutron());
+            for id in ["network", "subnet"] {
+                spec["properties"]["neutron"]["properties"][id]["pattern"] = json!(ID);
+            }
             spec["properties"]["cidrs"]["maxItems"] = json!(MOST_CIDRS);
             spec["properties"]["cidrs"]["x-kubernetes-validations"] = json!(is_cidr("self"));
             let requirement = &mut spec["properties"]["nodeSelector"]["properties"]["matchExpressions"]["items"];
@@ -233,7 +253,7 @@ mod tests {
     /// Keywords that `apiextensions.k8s.io/v1` refuses in a structural schema.
     fn forbidden(schema: &Value, path: &str, found: &mut Vec<String>) {
         let Some(fields) = schema.as_object() else { return };
-        for keyword in ["$ref", "$schema", "const", "oneOf", "anyOf", "default", "definitions", "$defs"] {
+        for keyword in ["$ref", "$schema", "const", "oneOf", "anyOf", "if", "else", "default", "definitions", "$defs"] {
             if fields.contains_key(keyword) {
                 found.push(format!("{path}/{keyword}"));
             }

@@ -77,6 +77,8 @@ fn document(kind: CustomKind, name: &str, spec: &Value, state: ObjectState) -> O
     let mut spec = spec.clone();
     match (state, kind) {
         (ObjectState::Present, _) => {}
+        // A subnet of Neutron gave no node anything that it could keep.
+        (ObjectState::Going, CustomKind::IpPool) if spec["neutron"].is_object() => return None,
         (ObjectState::Going, CustomKind::IpPool) => {
             if let Some(fields) = spec.as_object_mut() {
                 fields.insert("disabled".to_owned(), json!(true));

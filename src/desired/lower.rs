@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use super::context::{Context, keys};
 use super::doubt::Doubt;
-use super::schema::{DocumentKind, IpPoolDocument, NodeAssignmentDocument, PolicyDocument};
+use super::lower_pool::AnyPool;
+use super::schema::{DocumentKind, NodeAssignmentDocument, PolicyDocument};
 use super::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
+use super::schema_pool::IpPoolDocument;
 use super::tree::{Document, Step};
 use super::{
     Activity, Desired, Documents, ServicePin, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
@@ -83,10 +85,16 @@ impl Lowering {
                 let pool = pool.and_then(|written| lower_pool::lower(&mut context, written));
                 if context.has_errors() {
                     self.doubt.note(document.text_at(&keys(["metadata", "name"])));
-                    self.desired.faulty.extend(pool.as_ref().map(|pool| pool.name.clone()));
+                    self.desired.faulty.extend(pool.as_ref().map(|pool| pool.name().clone()));
                 }
-                if let Some(pool) = pool {
-                    self.desired.pools.entry(pool.name.clone()).or_insert(pool);
+                match pool {
+                    Some(AnyPool::OfNodes(pool)) => {
+                        self.desired.pools.entry(pool.name.clone()).or_insert(pool);
+                    }
+                    Some(AnyPool::OfNeutron(pool)) => {
+                        self.desired.neutron_pools.entry(pool.name.clone()).or_insert(pool);
+                    }
+                    None => {}
                 }
             }
             DocumentKind::NodeAssignment => {
@@ -170,7 +178,7 @@ impl Lowering {
 
     fn finish(mut self) -> (Desired, Vec<Finding>) {
         for pin in std::mem::take(&mut self.pins) {
-            match lower_pin::resolve(pin, &self.desired.pools, &self.doubt) {
+            match lower_pin::resolve(pin, &self.desired, &self.doubt) {
                 Ok(Some(pin)) => {
                     self.desired.pins.entry(pin.node.clone()).or_insert(pin);
                 }

@@ -7,7 +7,7 @@ use super::doubt::Doubt;
 use super::schema::{NodeAssignmentDocument, TextList};
 use super::tree::Step;
 use super::words::suggestion;
-use super::{Pin, Pool};
+use super::{Desired, Pin, Pool};
 use crate::model::{Finding, NodeName, Origin, PerFamily, PoolName, Rule, Severity};
 use crate::net::Block;
 
@@ -59,12 +59,11 @@ fn lower_blocks(context: &mut Context<'_>, cidrs: &TextList) -> Vec<(Block, Orig
 }
 
 /// The pin with its pool; nothing when its pool was not read whole.
-pub(super) fn resolve(
-    pin: WrittenPin,
-    pools: &BTreeMap<PoolName, Pool>,
-    doubt: &Doubt,
-) -> Result<Option<Pin>, Vec<Finding>> {
-    let Some(pool) = find_pool(&pin, pools, doubt).map_err(|finding| vec![*finding])? else { return Ok(None) };
+pub(super) fn resolve(pin: WrittenPin, desired: &Desired, doubt: &Doubt) -> Result<Option<Pin>, Vec<Finding>> {
+    if let Some(finding) = into_neutron(&pin, desired) {
+        return Err(vec![finding]);
+    }
+    let Some(pool) = find_pool(&pin, &desired.pools, doubt).map_err(|finding| vec![*finding])? else { return Ok(None) };
     let fault = |block| fault_of_block(&pin, block, pool, doubt);
     let findings: Vec<Finding> = pin.blocks.iter().filter_map(fault).collect();
     if !findings.is_empty() {
@@ -76,6 +75,18 @@ pub(super) fn resolve(
 
 fn error(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Error, Rule(rule), message)
+}
+
+/// Neutron gives the addresses of its subnets itself, port by port.
+fn into_neutron(pin: &WrittenPin, desired: &Desired) -> Option<Finding> {
+    let (name, origin) = pin.pool.as_ref()?;
+    let pool = desired.neutron_pools.get(&name.parse::<PoolName>().ok()?)?;
+    let message = format!(
+        "node `{}` is pinned into pool `{}`, which is a subnet of Neutron and gives no blocks to nodes",
+        pin.node, pool.name
+    );
+    let finding = error("pin-neutron-pool", message).at(origin, "gives no blocks").and(&pool.origin, "the pool");
+    Some(finding.help("pin a block of a pool with `cidrs`, or take the pin away"))
 }
 
 fn find_pool<'p>(

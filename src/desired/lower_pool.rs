@@ -1,14 +1,31 @@
 //! An `IPPool` document becomes a [`Pool`].
 
 use super::context::{Context, keys};
-use super::lower_selector;
-use super::schema::{BlockSizes, IpPoolDocument, TextList};
+use super::schema::TextList;
+use super::schema_pool::{BlockSizes, IpPoolDocument, IpPoolSpec};
 use super::tree::Step;
-use super::{Pool, PoolRange, PoolState};
-use crate::model::{Finding, PerFamily, PoolName, Rule, Severity};
+use super::{NeutronPool, Pool, PoolRange, PoolState, lower_neutron_pool, lower_selector};
+use crate::model::{Finding, Origin, PerFamily, PoolName, Rule, Severity};
 use crate::net::{Block, BlockSize, Family};
 
-pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Option<Pool> {
+/// A pool of either sort.
+pub(super) enum AnyPool {
+    /// Its blocks go to nodes.
+    OfNodes(Pool),
+    /// Its addresses go to ports of Neutron.
+    OfNeutron(NeutronPool),
+}
+
+impl AnyPool {
+    pub(super) fn name(&self) -> &PoolName {
+        match self {
+            AnyPool::OfNodes(pool) => &pool.name,
+            AnyPool::OfNeutron(pool) => &pool.name,
+        }
+    }
+}
+
+pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Option<AnyPool> {
     let origin = context.document.origin(&keys(["metadata", "name"]));
     let name = written.metadata.and_then(|metadata| metadata.name);
     let name = name.and_then(|name| match name.parse::<PoolName>() {
@@ -19,6 +36,14 @@ pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Optio
         }
     });
     let spec = written.spec?;
+    // Whatever is wrong with it there: such a document is no pool for nodes.
+    if context.document.has(&keys(["spec", "neutron"])) {
+        return lower_neutron_pool::lower(context, name, origin, spec.neutron?).map(AnyPool::OfNeutron);
+    }
+    lower_of_nodes(context, name, origin, spec).map(AnyPool::OfNodes)
+}
+
+fn lower_of_nodes(context: &mut Context<'_>, name: Option<PoolName>, origin: Origin, spec: IpPoolSpec) -> Option<Pool> {
     let ranges = pool_ranges(context, &spec.cidrs.unwrap_or_default());
     let block_size = spec.block_size.map(|written| block_sizes(context, &written, &ranges)).unwrap_or(PerFamily::NONE);
     check_sizes(context, &ranges.read, &block_size);

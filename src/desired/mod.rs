@@ -7,6 +7,7 @@ mod context;
 mod doubt;
 mod lower;
 mod lower_address_pool;
+mod lower_neutron_pool;
 mod lower_pin;
 mod lower_policy;
 mod lower_pool;
@@ -14,6 +15,7 @@ mod lower_selector;
 mod lower_service_pin;
 mod schema;
 mod schema_lb;
+mod schema_pool;
 mod structure;
 mod tree;
 mod words;
@@ -32,6 +34,7 @@ use crate::model::{
     WritePathChoice,
 };
 use crate::net::{Block, BlockSize, Family, Range};
+use crate::neutron::Id;
 
 pub use lower::lower;
 pub use schema::{API_VERSION, DocumentKind, json_schema};
@@ -57,6 +60,8 @@ pub struct Documents {
 pub struct Desired {
     /// The pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
+    /// The pools that are subnets of Neutron, by name; none of them is among the others.
+    pub neutron_pools: BTreeMap<PoolName, NeutronPool>,
     /// Those of the pools that have faults; of them only what could be read is there.
     pub faulty: BTreeSet<PoolName>,
     /// The pins by node.
@@ -182,6 +187,21 @@ impl Pool {
     pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
         self.block_size.families()
     }
+}
+
+/// A pool whose addresses Neutron gives, port by port. Its range is not in the files: only Neutron says it.
+#[derive(Clone, Debug)]
+pub struct NeutronPool {
+    /// Name.
+    pub name: PoolName,
+    /// Where it is declared.
+    pub origin: Origin,
+    /// The network that the subnet must be of.
+    pub network: Id,
+    /// The subnet.
+    pub subnet: Id,
+    /// Where the subnet stands.
+    pub subnet_origin: Origin,
 }
 
 /// This node, these blocks.

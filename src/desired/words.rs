@@ -131,7 +131,8 @@ fn field_name(path: &[Step]) -> String {
 
 fn parent_of<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Option<&'s Value> {
     let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
-    schema.pointer(parent)
+    // What is required in the absence of something else stands one deeper.
+    schema.pointer(parent.strip_suffix("/else").unwrap_or(parent))
 }
 
 fn properties_beside<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Vec<&'s str> {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::FORMAT_VERSION;
+use crate::check::neutron_ranges;
 use crate::desired::Desired;
 use crate::net::Range;
 use crate::observed::{HoldingField, Node, Observed};
@@ -206,6 +207,14 @@ impl Asking {
                     "kept free",
                 );
             }
+        }
+        for (pool, range) in neutron_ranges(desired, observed) {
+            self.add(
+                range.range(),
+                format!("IPPool/{}", pool.name),
+                format!("spec.neutron.subnet ({})", pool.subnet_origin),
+                "given to ports by Neutron",
+            );
         }
         for pin in desired.pins.values() {
             for block in pin.blocks.iter() {

@@ -92,8 +92,8 @@ pub enum CloudsFault {
     /// There is no such cloud.
     #[error("it has no cloud `{0}`")]
     Unknown(String),
-    /// It does not say which.
-    #[error("it has {0} clouds, and `ipam.cloud` does not say which")]
+    /// None is named.
+    #[error("it has {0} clouds, and nothing says which")]
     Several(usize),
     /// Keystone cannot be there.
     #[error(

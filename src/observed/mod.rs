@@ -16,6 +16,7 @@ mod read;
 mod read_node;
 mod settings;
 mod slim;
+mod subnets;
 mod view;
 mod view_lb;
 
@@ -44,6 +45,7 @@ pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use read::{Definition, ReadError, Reader, Understood};
 pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
 pub use slim::slim;
+pub use subnets::{SeenSubnet, SeenSubnets};
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
 pub const ANNOTATION_IPV4: &str = "network.cilium.io/ipv4-pod-cidr";
@@ -102,6 +104,8 @@ pub struct Observed {
     pub node_configs: Vec<NodeConfig>,
     /// Who announces what.
     pub announcing: Announcing,
+    /// Subnets of Neutron that were asked for.
+    pub subnets: SeenSubnets,
     /// What was hidden.
     pub blind_spots: Vec<BlindSpot>,
     /// What could not be understood.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::change::Target;
 use super::lb::LbObstacle;
+use crate::check::NeutronTrouble;
 use crate::model::{IpamMode, NodeName, Origin, PoolName, WritePath};
 use crate::net::{Block, BlockSize, Family};
 use crate::observed::OperatorRefusal;
@@ -24,6 +25,8 @@ pub struct Blocked {
 pub enum BlockedReason {
     /// Something about LoadBalancer addresses.
     LoadBalancing(Box<LbObstacle>),
+    /// The addresses of a subnet of Neutron are not known, so nothing is known to be free.
+    NeutronUnknown(Box<NeutronTrouble>),
     /// No `cilium-config` was seen.
     NoCilium,
     /// An IPAM mode in which somebody else allocates, by design.
@@ -133,6 +136,7 @@ impl fmt::Display for BlockedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BlockedReason::LoadBalancing(obstacle) => obstacle.fmt(f),
+            BlockedReason::NeutronUnknown(trouble) => trouble.fmt(f),
             BlockedReason::NoCilium => {
                 write!(f, "no cilium-config was seen, so it is not known where Cilium would read a block")
             }
@@ -310,6 +314,7 @@ impl BlockedReason {
     pub fn unblock(&self) -> String {
         match self {
             BlockedReason::LoadBalancing(obstacle) => obstacle.unblock(),
+            BlockedReason::NeutronUnknown(trouble) => trouble.unblock().into(),
             BlockedReason::NoCilium => "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file".into(),
             BlockedReason::ModeOfAnotherAllocator(_) | BlockedReason::ModeUnknown(_) => "nothing here: this mode does not take blocks from a Node".into(),
             BlockedReason::PathNotRead(..) => "use `writePath: auto`".into(),

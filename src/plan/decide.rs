@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blocked::Blocked;
+use super::blocked::{Blocked, BlockedReason};
 use super::candidates::Candidates;
 use super::change::{Change, Target};
 use super::lb;
@@ -81,7 +81,8 @@ pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let of_nobody = observed.ranges_of_nobody().map(Block::range);
     let unattributed = observed.unattributed.iter().map(|block| block.range()).chain(of_nobody);
     let excluded = desired.policy.excluded.iter().copied();
-    merge(used.chain(wanted).chain(unattributed).chain(excluded))
+    let of_neutron = check::neutron_ranges(desired, observed).map(|(_, range)| range.range());
+    merge(used.chain(wanted).chain(unattributed).chain(excluded).chain(of_neutron))
 }
 
 /// Oldest first, then by name: a later node never takes what an earlier one would have got.
@@ -215,10 +216,18 @@ impl<'p> Planner<'p> {
 
     fn decide(&mut self, nodes: &[&Node], pinned: &PinnedNodes<'_>, others: &Others<'_>, outcomes: Vec<Outcome>) {
         let changes = NodeChanges::new(self.desired, self.observed, &self.supply, others);
+        let unknown = check::neutron_trouble(self.desired, self.observed);
         for (node, outcome) in nodes.iter().zip(outcomes) {
             let pinned = pinned.get(node.name.as_str());
             drift::of_node(self.observed, node, self.desired.pins.get(&node.name), &mut self.plan.drift);
-            match changes.of(node, pinned, outcome) {
+            let decided = match (changes.of(node, pinned, outcome), &unknown) {
+                // It may be of a subnet that nobody could look at.
+                (Ok(Some(change)), Some(trouble)) if change.after.iter().any(|block| !node.shown.contains(block)) => {
+                    Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
+                }
+                (decided, _) => decided,
+            };
+            match decided {
                 Ok(Some(change)) => self.plan.changes.push(Change::Node(change)),
                 Ok(None) => self.plan.unchanged.push(Target::Node(node.name.clone())),
                 Err(reason) => {

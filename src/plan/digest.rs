@@ -38,6 +38,9 @@ pub(super) fn of_desired(desired: &Desired) -> String {
             ranges(&pool.reserved)
         );
     }
+    for pool in desired.neutron_pools.values() {
+        let _ = writeln!(text, "neutron pool {} {} {}", pool.name, pool.network, pool.subnet);
+    }
     for pin in desired.pins.values() {
         let blocks: Vec<String> = pin.blocks.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "pin {} {} [{}]", pin.node, pin.pool, blocks.join(" "));

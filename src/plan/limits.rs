@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::change::{Action, Change, NodeChange, node_changes};
 use super::lb::{self, Effects};
 use super::pod_pools::PodPoolObject;
+use crate::check::{self, NeutronOverlap, NeutronRival};
 use crate::desired::{Desired, Policy};
 use crate::model::{Hazard, LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
 use crate::observed::{Observed, Protection};
@@ -38,6 +39,7 @@ pub fn refusals(changes: &[Change], effects: &Effects, desired: &Desired, observ
     refusals.extend(protected_pools(&nodes, desired, observed));
     refusals.extend(last_pod_pools(changes, observed));
     refusals.extend(blindness(changes, observed));
+    refusals.extend(over_subnets(changes, desired, observed));
     refusals.extend(lb::refusals(changes, effects, desired, observed));
     refusals.sort();
     refusals
@@ -175,8 +177,9 @@ fn protected_pools(changes: &[&NodeChange], desired: &Desired, observed: &Observ
         help: format!("{help}take the protection away first, in a change of its own"),
         waiver: None,
     };
+    let is_declared = |pool: &PoolName| desired.pools.contains_key(pool) || desired.neutron_pools.contains_key(pool);
     let is_balancer = |pool: &PoolName| desired.address_pools.keys().any(|name| name.as_str() == pool.as_str());
-    let gone = protected.iter().filter(|pool| !desired.pools.contains_key(*pool) && !is_balancer(pool));
+    let gone = protected.iter().filter(|pool| !is_declared(pool) && !is_balancer(pool));
     let gone =
         gone.map(|pool| refusal(format!("pool `{pool}` is protected, and no file declares it"), "bring it back, or "));
     let holds = |change: &NodeChange, pool: &PoolName| {
@@ -218,6 +221,30 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
         help: "allow `list` on it; nothing is taken away in a cluster that is half seen".to_owned(),
         waiver: None,
     })
+}
+
+/// Pools that give addresses of a subnet of Neutron are refused as those that overlap one another are, but that is known only here.
+fn over_subnets(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
+    if desired.neutron_pools.is_empty() {
+        return Vec::new();
+    }
+    let gives = |change: &Change, rival: &NeutronRival<'_>| match (change, rival) {
+        (Change::Node(change), NeutronRival::Pool(name)) => change.pool.as_ref() == Some(*name),
+        (Change::PodPool(change), NeutronRival::Pool(name)) => change.after.is_some() && change.pool == **name,
+        (Change::AddressPool(change), NeutronRival::AddressPool(name)) => {
+            change.after.is_some() && change.name.as_str() == *name
+        }
+        (Change::Node(_) | Change::PodPool(_) | Change::AddressPool(_) | Change::Service(_), _) => false,
+    };
+    let overlaps = check::neutron_overlaps(desired, observed).into_iter();
+    let concerned = overlaps.filter(|overlap| changes.iter().any(|change| gives(change, &overlap.rival)));
+    let refusal = |overlap: NeutronOverlap<'_>| Refusal {
+        rule: Rule("neutron-overlap"),
+        message: overlap.message(),
+        help: "give each pool addresses of its own; Neutron gives those of a subnet to ports".to_owned(),
+        waiver: None,
+    };
+    concerned.map(refusal).collect()
 }
 
 /// A directory that has none of our pools any more is more often the wrong one than a wish.

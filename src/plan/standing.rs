@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::decide::{addresses_in_use, foreign_ranges, plan_newcomers, supply};
 use super::{Blocked, Change, Plan, node_changes};
 use crate::alloc::Supply;
+use crate::check;
 use crate::desired::{Activity, Desired};
 use crate::model::{IpamMode, Limited};
 use crate::net::Range;
@@ -41,7 +42,8 @@ impl Standing {
         let is_by_node = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
         let is_limited = desired.policy.limits.keys().any(|limit| limit.limited == Limited::Assign);
         let is_paused = desired.policy.activity == Activity::Paused;
-        if !is_by_node || is_limited || is_paused || !plan.refusals.is_empty() {
+        let is_unread = check::neutron_trouble(desired, observed).is_some();
+        if !is_by_node || is_limited || is_paused || is_unread || !plan.refusals.is_empty() {
             return None;
         }
         let mut supply = supply(desired);
@@ -115,6 +117,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         node_configs_served,
         node_configs,
         announcing: _,
+        subnets,
         blind_spots,
         findings: _,
     } = observed;
@@ -129,6 +132,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         cluster_cidrs: cluster_cidrs.clone(),
         node_configs_served: *node_configs_served,
         node_configs: node_configs.clone(),
+        subnets: subnets.clone(),
         blind_spots: blind_spots.clone(),
         ..Observed::default()
     }

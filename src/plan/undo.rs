@@ -104,6 +104,9 @@ impl Undoing<'_> {
         if let Some(other) = self.others.claimant(block, &node.name) {
             return Some(BlockedReason::SpokenFor(block, other.clone()));
         }
+        if let Some(trouble) = check::neutron_trouble(self.desired, self.observed) {
+            return Some(BlockedReason::NeutronUnknown(Box::new(trouble)));
+        }
         let pins = self.desired.pins.values().filter(|pin| pin.node != node.name);
         let is_pinned = pins.flat_map(|pin| pin.blocks.iter()).any(|pinned| pinned.overlaps(block));
         let gives = |pool: &crate::desired::Pool| {

@@ -104,7 +104,10 @@ pub(super) fn read_secret(path: &Path) -> Result<String, CniError> {
 }
 
 /// Any other small file.
-pub(super) fn read_small(path: &Path) -> Result<String, CniError> {
+///
+/// # Errors
+/// One that cannot be read, is none, or is not small.
+pub fn read_small(path: &Path) -> Result<String, CniError> {
     open(path).and_then(read).map_err(|why| fault(&path.display().to_string(), &why))
 }
 

@@ -19,10 +19,19 @@ const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 /// So long a refusal is believed: each try costs Keystone the work of a password, and some clouds lock a user out after a few.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(30);
 
+/// What is kept between runs.
+#[derive(Clone, Debug)]
+pub enum Keeping {
+    /// Nothing: each run logs in and asks for itself.
+    Nothing,
+    /// Logins and what was learnt lately, in this folder.
+    In(PathBuf),
+}
+
 /// Where logins are kept.
 #[derive(Clone, Debug)]
 pub(super) struct Logins {
-    folder: PathBuf,
+    keeping: Keeping,
 }
 
 /// What is kept of a login.
@@ -64,14 +73,16 @@ impl Kept {
 }
 
 impl Logins {
-    /// In this folder.
-    pub(super) fn new(folder: &Path) -> Logins {
-        Logins { folder: folder.to_owned() }
+    pub(super) fn new(keeping: Keeping) -> Logins {
+        Logins { keeping }
     }
 
-    /// Where something else of this cloud is kept.
-    pub(super) fn kept(&self, cloud: &Cloud, name: &str) -> PathBuf {
-        self.folder.join(format!("{}-{name}", who_and_where(cloud)))
+    /// Where something else of this cloud is kept, if anything is.
+    pub(super) fn kept(&self, cloud: &Cloud, name: &str) -> Option<PathBuf> {
+        match &self.keeping {
+            Keeping::Nothing => None,
+            Keeping::In(folder) => Some(folder.join(format!("{}-{name}", who_and_where(cloud)))),
+        }
     }
 
     /// The session that is kept, or else a new one. Of several at once one logs in, and the others use what it got. Where nothing can be
@@ -82,18 +93,19 @@ impl Logins {
         until: Instant,
         login: impl Fn() -> Result<Session, NeutronError>,
     ) -> Result<Session, NeutronError> {
-        let (path, secret) = (self.path(cloud), secret(&cloud.access));
+        let Keeping::In(folder) = &self.keeping else { return login() };
+        let (path, secret) = (path(folder, cloud), secret(&cloud.access));
         let in_force = || kept::read::<Kept>(&path).and_then(|kept| kept.in_force(secret));
         if let Some(outcome) = in_force() {
             return outcome;
         }
-        let lock = self.locked(&path, until);
+        let lock = locked(folder, &path, until);
         if lock.is_some()
             && let Some(outcome) = in_force()
         {
             return outcome;
         }
-        kept::clean(&self.folder);
+        kept::clean(folder);
         let outcome = login();
         let kept = match &outcome {
             Ok(session) => Some(Outcome::Session(session.clone())),
@@ -109,23 +121,24 @@ impl Logins {
 
     /// Drops a session that is not accepted any more, unless another one is kept by now.
     pub(super) fn forget(&self, cloud: &Cloud, until: Instant, session: &Session) {
-        let path = self.path(cloud);
-        let _lock = self.locked(&path, until);
+        let Keeping::In(folder) = &self.keeping else { return };
+        let path = path(folder, cloud);
+        let _lock = locked(folder, &path, until);
         if let Some(Kept { outcome: Outcome::Session(kept), .. }) = kept::read(&path)
             && kept == *session
         {
             let _ = fs::remove_file(&path);
         }
     }
+}
 
-    fn locked(&self, path: &Path, until: Instant) -> Option<Locked> {
-        state_folder(&self.folder).ok()?;
-        Locked::alone(&path.with_extension("lock"), until).ok()
-    }
+fn locked(folder: &Path, path: &Path, until: Instant) -> Option<Locked> {
+    state_folder(folder).ok()?;
+    Locked::alone(&path.with_extension("lock"), until).ok()
+}
 
-    fn path(&self, cloud: &Cloud) -> PathBuf {
-        self.folder.join(format!("{}-login.json", who_and_where(cloud)))
-    }
+fn path(folder: &Path, cloud: &Cloud) -> PathBuf {
+    folder.join(format!("{}-login.json", who_and_where(cloud)))
 }
 
 /// Tells logins apart: whose, where, and by whose certificates.

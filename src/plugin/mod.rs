@@ -18,6 +18,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use self::files::read_secret;
+pub use self::files::read_small;
+pub use self::http::HttpNeutron;
+pub use self::login::Keeping;
 use self::running::Running;
 use crate::neutron::cni::{CniError, Command, Environment, ErrorCode, SpecVersion};
 use crate::neutron::{Cloud, Settings, Source};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::files::read_small;
 use super::http::HttpNeutron;
-use super::login::Logins;
+use super::login::Keeping;
 use super::place::Place;
 use super::{FOR_TAKING_BACK, cloud};
 use crate::neutron::cni::{Attachment, CniError, Command, Dns, Environment, ErrorCode, IpamOutcome};
@@ -60,7 +60,7 @@ impl Running {
     /// Neutron, until there is only time for taking back.
     fn neutron(&self) -> Result<HttpNeutron, CniError> {
         let cloud = cloud(&self.settings.source)?;
-        Ok(HttpNeutron::new(cloud, Logins::new(self.place.state()), self.until)?)
+        Ok(HttpNeutron::new(cloud, Keeping::In(self.place.state().to_owned()), self.until)?)
     }
 
     fn add(&self, environment: &Environment) -> Result<String, CniError> {

@@ -2,6 +2,7 @@
 
 mod ledger;
 mod lock;
+mod openstack;
 mod operator;
 mod prepare;
 mod settle;
@@ -19,6 +20,7 @@ use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, pl
 use crate::source::{Found, Location, read};
 
 pub use lock::{Lock, LockWish, hold, take};
+pub use openstack::{CloudsPlace, OpenStack};
 pub use operator::{Operator, operate};
 pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
 pub use telemetry::{Server, Telemetry};
@@ -71,7 +73,7 @@ pub fn understand(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
 }
 
 /// What is planned: what the files ask for, or what an undo plan takes back. The policy of the files holds for both.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Job<'j> {
     /// The files, without errors.
     pub loaded: &'j Loaded,
@@ -79,18 +81,26 @@ pub struct Job<'j> {
     pub undo: Option<&'j PlanDocument>,
     /// Limits that may be exceeded, and what else may be done.
     pub waivers: &'j BTreeSet<Waiver>,
+    /// Who is asked for subnets; without one nothing is known of them.
+    pub openstack: Option<&'j OpenStack>,
 }
 
 impl<'j> Job<'j> {
     /// What the files ask for, within all limits.
     pub fn files(loaded: &'j Loaded) -> Job<'j> {
         const NONE: &BTreeSet<Waiver> = &BTreeSet::new();
-        Job { loaded, undo: None, waivers: NONE }
+        Job { loaded, undo: None, waivers: NONE, openstack: None }
     }
 
     /// What a saved plan was made from, or else what the files ask for.
     pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>, waivers: &'j BTreeSet<Waiver>) -> Job<'j> {
-        Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo), waivers }
+        Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo), waivers, openstack: None }
+    }
+
+    /// The same, with somebody who is asked for subnets.
+    #[must_use]
+    pub fn asking(self, openstack: &'j OpenStack) -> Job<'j> {
+        Job { openstack: Some(openstack), ..self }
     }
 
     /// What speaks against these changes, and is not waived.
@@ -102,7 +112,7 @@ impl<'j> Job<'j> {
 
     /// The plan for what was observed.
     pub fn plan(&self, observed: &Observed) -> Plan {
-        let Job { loaded, undo, waivers } = self;
+        let Job { loaded, undo, waivers, openstack: _ } = self;
         let plan = match undo {
             Some(saved) => plan_undo(saved, &loaded.desired, observed, loaded.findings.clone()),
             None => plan(&loaded.desired, observed, loaded.findings.clone()),
@@ -116,7 +126,10 @@ impl<'j> Job<'j> {
 /// # Errors
 /// A cluster that cannot be read.
 pub async fn observe_and_plan<C: Cluster>(cluster: &C, job: &Job<'_>) -> Result<(Observed, Plan), ClusterError> {
-    let observed = observe(cluster, Extent::Plan).await?;
+    let mut observed = observe(cluster, Extent::Plan).await?;
+    if let Some(openstack) = job.openstack {
+        observed.subnets = openstack.subnets(&job.loaded.desired).await;
+    }
     let plan = job.plan(&observed);
     Ok((observed, plan))
 }

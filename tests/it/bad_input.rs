@@ -49,6 +49,13 @@ fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
         ("a kind that is a number", pool("a", GOOD).replace("IPPool", "5"), "wrong-type", 2),
         ("a typo beside host bits", spec("{blocksize: 24,\n  cidrs: [10.20.0.1/16]}"), "host-bits", 5),
         ("a pin and no pools", pin("n", "10.20.0.0/24").replace("{podCIDRs", "{pool: a, podCIDRs"), "pin-pool-unknown", 4),
+        ("a subnet with a block size", subnet("blockSize: 24, "), "neutron-pool-field", 4),
+        ("a subnet with a selector", subnet("nodeSelector: {matchLabels: {rack: a}}, "), "neutron-pool-field", 4),
+        ("a subnet with CIDRs", subnet("cidrs: [10.20.0.0/16], "), "neutron-pool-field", 4),
+        ("a network by its name", subnet("").replace("network: 782ec9ac", "network: pods-782ec9ac"), "bad-neutron-id", 4),
+        ("a network without a subnet", subnet("").replace("subnet:", "subnett:"), "unknown-field", 4),
+        ("a subnet that is named twice", twice(subnet(""), subnet("").replace("{name: a}", "{name: b}")), "pool-overlap", 9),
+        ("a pin into a subnet", twice(subnet(""), pin("n", "10.20.0.0/24").replace("{podCIDRs", "{pool: a, podCIDRs")), "pin-neutron-pool", 9),
         ("nothing at all", String::new(), "empty-directory", 1),
         ("comments only", "# later\n---\n# still nothing\n".into(), "empty-directory", 1),
         ("an alias without anchor", "a: *b\n".into(), "yaml-syntax", 1),
@@ -60,6 +67,12 @@ fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
         ("an alias bomb", alias_bomb(), "yaml-too-large", 6),
         ("deep nesting", format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000)), "yaml-too-large", 1),
     ]
+}
+
+/// A pool that is a subnet, with this before it.
+fn subnet(more: &str) -> String {
+    let (network, subnet) = ("782ec9ac-44f9-4318-8c67-a2fed2ccca4f", "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11");
+    pool("a", &format!("{{{more}neutron: {{network: {network}, subnet: {subnet}}}}}"))
 }
 
 fn alias_bomb() -> String {

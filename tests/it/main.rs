@@ -32,6 +32,7 @@ mod revision;
 mod running;
 mod saved_plans;
 mod server;
+mod subnets;
 mod support;
 mod tidy;
 mod undo;

@@ -6,6 +6,7 @@ use super::super::change::{Change, Target};
 use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{LbPlan, blocked, hidden};
+use crate::check::{self, NeutronTrouble};
 use crate::claims::Claims;
 use crate::desired::{AddressPoolsAsked, Desired, WantedAddressPool};
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, LbRules, Translation};
@@ -16,7 +17,7 @@ use crate::plan::BlockedReason;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(observed, &claims) };
+    let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(desired, observed, &claims) };
     for wanted in desired.address_pools.values() {
         let target = Target::AddressPool(wanted.name.clone());
         match deciding.wanted(wanted) {
@@ -146,10 +147,14 @@ fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoo
 }
 
 /// Who has which addresses.
-pub(super) struct Users(RangeIndex<AddressUser>);
+pub(super) struct Users {
+    known: RangeIndex<AddressUser>,
+    /// Why it is not known who else has addresses.
+    unknown: Option<NeutronTrouble>,
+}
 
 impl Users {
-    pub(super) fn new(observed: &Observed, claims: &Claims) -> Users {
+    pub(super) fn new(desired: &Desired, observed: &Observed, claims: &Claims) -> Users {
         let blocks = observed.shown_blocks().map(|(node, block)| (block.range(), AddressUser::PodCidr(node.clone())));
         let machines = observed.nodes.values().flat_map(|node| {
             node.addresses.iter().map(|address| (Range::from(*address), AddressUser::Machine(node.name.clone())))
@@ -157,7 +162,10 @@ impl Users {
         let services = observed.service_ranges.iter().map(|range| (*range, AddressUser::ServiceCidr));
         let claimed = claims.held().map(|(block, node)| (block.range(), AddressUser::Claimed(node.clone())));
         let unattributed = observed.unattributed.iter().map(|block| (block.range(), AddressUser::Unattributed));
-        Users(RangeIndex::new(blocks.chain(machines).chain(services).chain(claimed).chain(unattributed)))
+        let of_neutron = check::neutron_ranges(desired, observed)
+            .map(|(pool, range)| (range.range(), AddressUser::NeutronPool(pool.name.clone())));
+        let all = blocks.chain(machines).chain(services).chain(claimed).chain(unattributed).chain(of_neutron);
+        Users { known: RangeIndex::new(all), unknown: check::neutron_trouble(desired, observed) }
     }
 
     /// Refuses ranges that the pool does not have yet and that something else uses.
@@ -168,12 +176,15 @@ impl Users {
     ) -> Result<(), LbObstacle> {
         let has = |range: &Range| seen.is_some_and(|seen| seen.manifest.spec.ranges().any(|own| own.contains(range)));
         let used = |range: Range| {
-            let user = self.0.overlapping(&range).min()?;
+            let user = self.known.overlapping(&range).min()?;
             Some(LbObstacle::InUse(range, user.0, user.1.clone()))
         };
-        match wanted.spec.ranges().filter(|range| !has(range)).find_map(used) {
-            Some(obstacle) => Err(obstacle),
-            None => Ok(()),
+        let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
+        let is_more = further.peek().is_some();
+        match (further.find_map(used), &self.unknown) {
+            (Some(obstacle), _) => Err(obstacle),
+            (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
+            (None, _) => Ok(()),
         }
     }
 }

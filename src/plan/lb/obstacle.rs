@@ -3,8 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::check::NeutronTrouble;
 use crate::lbipam::NotRead;
-use crate::model::{NodeName, OWNER_LABEL, ServiceName};
+use crate::model::{NodeName, OWNER_LABEL, PoolName, ServiceName};
 use crate::net::Range;
 
 /// Who has addresses that a pool would give.
@@ -20,6 +21,8 @@ pub enum AddressUser {
     Claimed(NodeName),
     /// A block of an object whose node cannot be told.
     Unattributed,
+    /// A subnet of Neutron, by the pool that names it.
+    NeutronPool(PoolName),
 }
 
 /// Why a pool or a pin must wait.
@@ -39,6 +42,8 @@ pub enum LbObstacle {
     NotRead(NotRead),
     /// The label says that somebody else manages the pool.
     ManagedByAnother(String),
+    /// The addresses of a subnet of Neutron are not known.
+    NeutronUnknown(NeutronTrouble),
     /// A range reaches into addresses that something else has.
     InUse(Range, Range, AddressUser),
     /// The Service is for another controller.
@@ -61,6 +66,7 @@ impl fmt::Display for AddressUser {
             AddressUser::ServiceCidr => write!(f, "the Service CIDR"),
             AddressUser::Claimed(node) => write!(f, "claimed for node {node} or at rest after it"),
             AddressUser::Unattributed => write!(f, "a pod CIDR of a node that cannot be told"),
+            AddressUser::NeutronPool(pool) => write!(f, "a subnet of Neutron, pool {pool}"),
         }
     }
 }
@@ -89,6 +95,7 @@ impl fmt::Display for LbObstacle {
             LbObstacle::ManagedByAnother(owner) => {
                 write!(f, "its label {} says that `{}` manages it", OWNER_LABEL.0, owner.escape_debug())
             }
+            LbObstacle::NeutronUnknown(trouble) => trouble.fmt(f),
             LbObstacle::InUse(range, used, user) => write!(f, "{range} overlaps {used}, {user}"),
             LbObstacle::AnotherController(class) => {
                 write!(f, "LB-IPAM does not take it: its loadBalancerClass is `{}`", class.escape_debug())
@@ -124,6 +131,7 @@ impl LbObstacle {
             LbObstacle::ManagedByAnother(_) => {
                 "take it out there and remove the label, or take it out of these files".into()
             }
+            LbObstacle::NeutronUnknown(trouble) => trouble.unblock().into(),
             LbObstacle::InUse(..) => "give the pool addresses that nothing else has".into(),
             LbObstacle::AnotherController(_) => "take the pin out, or change the Service's class".into(),
             LbObstacle::AsksInSpec(address) => format!("remove spec.loadBalancerIP, or add {address} to the pin"),

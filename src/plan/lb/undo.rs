@@ -71,7 +71,7 @@ pub(in crate::plan) fn undone(
     observed: &Observed,
 ) -> (Vec<Change>, Vec<Blocked>, Effects) {
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let undoing = Undoing { observed, rules: observed.lb_rules(), users: Users::new(observed, &claims) };
+    let undoing = Undoing { observed, rules: observed.lb_rules(), users: Users::new(desired, observed, &claims) };
     let (mut changes, mut blocked) = (Vec::new(), Vec::new());
     let mut foretelling = Foretelling::new(observed);
     for wanted in &saved.changes {

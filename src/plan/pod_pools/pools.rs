@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::super::decide::foreign_ranges;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use crate::check;
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Hazard, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
 use crate::net::{Block, Family, Range, RangeIndex, merge};
@@ -20,9 +21,14 @@ const WIDEST: u8 = 16;
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
     let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
     let taken = merge(foreign_ranges(desired, observed).into_iter().chain(reserved));
+    let unknown = check::neutron_trouble(desired, observed);
     for pool in desired.pools.values() {
         let target = Target::PodPool(pool.name.to_string());
-        match wanted(pool, &taken, observed) {
+        let decided = match (wanted(pool, &taken, observed), &unknown) {
+            (Ok(Some(_)), Some(trouble)) => Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone()))),
+            (decided, _) => decided,
+        };
+        match decided {
             Ok(Some(change)) => plan.changes.push(change),
             Ok(None) => plan.unchanged.push(target),
             Err(reason) => {

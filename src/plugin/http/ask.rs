@@ -13,13 +13,13 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use super::keystone::{Session, login};
 use super::rest::{fault, read};
 use crate::neutron::{Cloud, NeutronError, Trust};
-use crate::plugin::login::Logins;
+use crate::plugin::login::{Keeping, Logins};
 
 /// How long one answer is awaited.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Neutron, for one run, until a moment.
-pub(in crate::plugin) struct HttpNeutron {
+pub struct HttpNeutron {
     agent: Agent,
     tls: TlsConfig,
     cloud: Cloud,
@@ -39,14 +39,19 @@ pub(super) enum Question<'q> {
 
 impl HttpNeutron {
     /// Everything must be done by `until`.
-    pub(in crate::plugin) fn new(cloud: Cloud, logins: Logins, until: Instant) -> Result<HttpNeutron, NeutronError> {
+    ///
+    /// # Errors
+    /// Certificates that cannot be read.
+    pub fn new(cloud: Cloud, keeping: Keeping, until: Instant) -> Result<HttpNeutron, NeutronError> {
+        let logins = Logins::new(keeping);
         let tls = tls(&cloud)?;
         let agent = agent(&tls, LONGEST_WAIT);
         Ok(HttpNeutron { agent, tls, cloud, logins, until, session: RefCell::default() })
     }
 
     /// The same, until another moment.
-    pub(in crate::plugin) fn until(&self, until: Instant) -> HttpNeutron {
+    #[must_use]
+    pub fn until(&self, until: Instant) -> HttpNeutron {
         HttpNeutron {
             agent: self.agent.clone(),
             tls: self.tls.clone(),
@@ -63,12 +68,15 @@ impl HttpNeutron {
     }
 
     /// Where a fact of this cloud is kept between runs.
-    pub(super) fn kept(&self, name: &str) -> PathBuf {
+    pub(super) fn kept(&self, name: &str) -> Option<PathBuf> {
         self.logins.kept(&self.cloud, name)
     }
 
     /// Makes sure that there is a session, by what is kept if possible.
-    pub(in crate::plugin) fn log_in(&self) -> Result<(), NeutronError> {
+    ///
+    /// # Errors
+    /// Keystone's no.
+    pub fn log_in(&self) -> Result<(), NeutronError> {
         self.session().map(|_| ())
     }
 

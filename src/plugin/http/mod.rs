@@ -21,7 +21,8 @@ use crate::neutron::{
     Wanted,
 };
 
-pub(super) use ask::{HttpNeutron, get_json};
+pub use ask::HttpNeutron;
+pub(super) use ask::get_json;
 pub(super) use keystone::Session;
 
 /// Ports of one page of a list.
@@ -115,7 +116,7 @@ impl HttpNeutron {
         // Another cloud may have something else of this id.
         let path = self.kept(&format!("{kind}-{id}.json"));
         let now = Timestamp::now();
-        if let Some(Lately { at, answer }) = kept::read(&path)
+        if let Some(Lately { at, answer }) = path.as_deref().and_then(kept::read)
             && (SignedDuration::ZERO..FRESH).contains(&now.duration_since(at))
             && let Ok(known) = object(answer, kind)
         {
@@ -123,8 +124,10 @@ impl HttpNeutron {
         }
         let answer = self.ask(&format!("/v2.0/{kind}s/{id}"), &Question::Get(&[]))?;
         let known = object(answer.clone(), kind)?;
-        // Without it the next run asks again.
-        let _ = kept::keep(&path, &Lately { at: now, answer });
+        if let Some(path) = path {
+            // Without it the next run asks again.
+            let _ = kept::keep(&path, &Lately { at: now, answer });
+        }
         Ok(known)
     }
 }

@@ -14,7 +14,7 @@ use crate::neutron::{
     RunId, Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
 };
 use crate::plugin::http::HttpNeutron;
-use crate::plugin::login::Logins;
+use crate::plugin::login::Keeping;
 use crate::plugin::place::Place;
 use crate::plugin::{FOR_TAKING_BACK, cloud};
 
@@ -117,7 +117,7 @@ impl<'l> Look<'l> {
         let wish = settings.wish(&CniArguments::default())?;
         let now = Instant::now();
         let until = now + settings.deadline - FOR_TAKING_BACK;
-        let neutron = HttpNeutron::new(cloud(&settings.source)?, Logins::new(place.state()), until)?;
+        let neutron = HttpNeutron::new(cloud(&settings.source)?, Keeping::In(place.state().to_owned()), until)?;
         let last = neutron.until(now + settings.deadline);
         Ok(Look { place, chores, wish, name: place.port_name(), neutron, last, until })
     }

@@ -17,7 +17,7 @@ use crate::neutron::cni::{CniError, ErrorCode};
 use crate::plugin::cloud;
 use crate::plugin::files::{read_small, state_folder};
 use crate::plugin::http::{HttpNeutron, get_json};
-use crate::plugin::login::Logins;
+use crate::plugin::login::Keeping;
 
 /// Reads the Node, and keeps the pairs.
 pub(super) fn keep(wanted: &PodCidrs, memory: &mut Memory, look: Duration) -> Result<(), CniError> {
@@ -33,8 +33,8 @@ fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
     let node = node(&wanted.node_name, &wanted.service_account)?;
     let ranges = pod_cidrs(&node)?;
     let source = Source::File { path: wanted.clouds_file.clone(), cloud: wanted.cloud.clone() };
-    let logins = Logins::new(&wanted.state);
-    let neutron = HttpNeutron::new(cloud(&source)?, logins, Instant::now() + DEADLINE)?;
+    let keeping = Keeping::In(wanted.state.clone());
+    let neutron = HttpNeutron::new(cloud(&source)?, keeping, Instant::now() + DEADLINE)?;
     let keeper = PairsKeeper::new(&wanted.on, state_folder(&wanted.state)?, "pod CIDRs", &neutron)?;
     keeper.keep_ranges(&neutron, &ranges)
 }

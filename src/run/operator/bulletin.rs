@@ -308,7 +308,7 @@ impl Bulletin {
         let Ok(name) = object.name.parse::<PoolName>() else { return true };
         match (planned.get(&name), overview.pools.get(&name)) {
             (Some(PoolState::Disabled), Some(pool)) => pool.is_unused(),
-            (None, None) => self.objects.is_left_out(object),
+            (None, None) => object.document.is_none() || self.objects.is_left_out(object),
             _ => false,
         }
     }

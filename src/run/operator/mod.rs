@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use self::bulletin::{Bulletin, Voice};
 use self::leader::Candidate;
 use self::objects::{ObjectSource, Objects};
-use super::{Loaded, News, OnNews, Server, Source, Telemetry, Watch, watch};
+use super::{Loaded, News, OnNews, OpenStack, Server, Source, Telemetry, Watch, watch};
 use crate::cluster::live::LiveCluster;
 
 /// How it runs.
@@ -35,6 +35,8 @@ pub struct Operator {
     pub telemetry: Arc<Telemetry>,
     /// Where they ask.
     pub server: Server,
+    /// Who is asked for subnets.
+    pub openstack: OpenStack,
 }
 
 /// Runs until `ending` comes.
@@ -124,6 +126,7 @@ async fn term(
         interval: operator.interval,
         parallelism: operator.parallelism,
         holder: operator.identity.clone(),
+        openstack: operator.openstack.clone(),
     };
     let mut next = Next::Ends;
     let until = async {

@@ -165,7 +165,8 @@ impl<C: Follow> Work<'_, C> {
             return None;
         }
         if !changes.is_empty() {
-            let job = Job { loaded: &loaded, undo: None, waivers: self.waivers };
+            let openstack = self.openstack.clone();
+            let job = Job { loaded: &loaded, undo: None, waivers: self.waivers, openstack: Some(&openstack) };
             let tried = match self.apply(&direct, &job, observed, changes, LostRaces::Left, on_news).await {
                 Ok(tried) => tried,
                 Err(error) => return Some(Err(error)),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use self::files::Files;
 use self::joining::Known;
 use self::restraint::Restraint;
-use super::Loaded;
+use super::{Loaded, OpenStack};
 use crate::apply::{Outcome, Stop};
 use crate::cluster::{Follow, Mirror};
 use crate::desired::Activity;
@@ -55,6 +55,8 @@ pub struct Watch<S> {
     pub parallelism: NonZeroUsize,
     /// Who writes, as others are told.
     pub holder: String,
+    /// Who is asked for subnets.
+    pub openstack: OpenStack,
 }
 
 /// Something that people want to know.
@@ -132,7 +134,7 @@ pub async fn watch<C: Follow, S: Source>(
     ending: impl Future<Output = ()> + Send,
     on_news: &mut OnNews<'_>,
 ) {
-    let Watch { mut source, waivers, interval, parallelism, holder } = watch;
+    let Watch { mut source, waivers, interval, parallelism, holder, openstack } = watch;
     let mirror = Mirror::new(cluster);
     let files = Files::new(first);
     let work = Work {
@@ -142,6 +144,7 @@ pub async fn watch<C: Follow, S: Source>(
         interval,
         parallelism,
         holder,
+        openstack,
         stop: Arc::default(),
         restraint: Restraint::default(),
         told: Told::default(),
@@ -178,6 +181,7 @@ struct Work<'w, C> {
     interval: Duration,
     parallelism: NonZeroUsize,
     holder: String,
+    openstack: OpenStack,
     /// Of this round.
     stop: Arc<Stop>,
     restraint: Restraint,

@@ -43,7 +43,8 @@ impl<C: Follow> Work<'_, C> {
         on_news: &mut OnNews<'_>,
     ) -> Result<Option<Duration>, ClusterError> {
         let loaded = self.files.in_force();
-        let job = Job { loaded: &loaded, undo: None, waivers: self.waivers };
+        let openstack = self.openstack.clone();
+        let job = Job { loaded: &loaded, undo: None, waivers: self.waivers, openstack: Some(&openstack) };
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
         on_news(News::Planned(&Planned { plan: &plan, loaded: &loaded, observed: &observed }));
         let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);

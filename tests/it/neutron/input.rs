@@ -5,6 +5,7 @@ use cilium_ipam::neutron::{Cloud, Settings};
 use serde_json::{Value, json};
 
 use super::support::{fault, finish, start, variables};
+use crate::support::Folder;
 
 fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
     fault(&finish(start(input, variables)))
@@ -90,16 +91,19 @@ fn the_documents_snippets_are_valid() {
     let lists: Vec<Value> = snippets("json").iter().map(|list| serde_json::from_str(list).unwrap()).collect();
     assert!(!lists.is_empty());
     lists.iter().for_each(is_usable);
-    let (clouds, objects): (Vec<_>, Vec<_>) =
-        snippets("yaml").into_iter().partition(|text| text.starts_with("clouds:"));
-    assert!(!clouds.is_empty() && !objects.is_empty());
+    let (clouds, others): (Vec<_>, Vec<_>) = snippets("yaml").into_iter().partition(|text| text.starts_with("clouds:"));
+    let (attachments, documents): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|text| text.contains("kind: NetworkAttachmentDefinition"));
+    assert!(!clouds.is_empty() && !attachments.is_empty() && !documents.is_empty());
     for text in clouds {
         Cloud::read(&text, Some("kubernetes")).unwrap();
     }
-    for text in objects {
+    for text in attachments {
         let object: Value = serde_yaml::from_str(&text).unwrap();
-        assert_eq!(object["kind"], "NetworkAttachmentDefinition");
         let list: Value = serde_json::from_str(object["spec"]["config"].as_str().unwrap()).unwrap();
         assert!(lists.contains(&list), "a list that is in the document, and so is tried elsewhere: {list}");
+    }
+    for text in documents {
+        Folder::new(&[("pools/a.yaml", &text)]).run(&["validate"]).expect(0);
     }
 }

@@ -11,6 +11,7 @@ mod guest;
 mod input;
 mod node;
 mod pairs;
+mod pools;
 mod races;
 mod support;
 mod warm;

@@ -1,0 +1,211 @@
+//! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that nothing is given while they are unknown.
+
+use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
+use cilium_ipam::model::{Finding, Severity};
+use cilium_ipam::neutron::Id;
+use cilium_ipam::observed::{Observed, ObservedKind, Reader, SeenSubnet};
+use cilium_ipam::plan::{BlockedReason, Plan, Standing, node_changes, plan};
+use serde_json::Value;
+
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+
+const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
+const OTHER: &str = "9d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
+
+fn subnet_pool(name: &str, subnet: &str) -> String {
+    pool(name, &format!("{{neutron: {{network: {NETWORK}, subnet: {subnet}}}}}"))
+}
+
+fn balancer(block: &str) -> String {
+    format!(
+        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: lb}}\nspec: {{blocks: [{{cidr: \"{block}\"}}]}}\n"
+    )
+}
+
+fn desired(documents: &[String]) -> Desired {
+    let file = SourceFile { path: "pools.yaml".into(), text: documents.join("---\n").into() };
+    let (desired, findings) = lower(&Documents { files: vec![file] });
+    assert!(findings.iter().all(|finding| finding.severity != Severity::Error), "{findings:#?}");
+    desired
+}
+
+fn observed(items: &[String], subnets: &[(&str, SeenSubnet)]) -> Observed {
+    let list: Value = serde_json::from_str(&cluster("1.19.3", KUBERNETES, items)).unwrap();
+    let mut reader = Reader::default();
+    for item in list["items"].as_array().unwrap() {
+        let kind = match item["kind"].as_str().unwrap() {
+            "ConfigMap" => ObservedKind::CiliumConfig,
+            "DaemonSet" => ObservedKind::CiliumDaemonSet,
+            "Pod" => ObservedKind::ControllerManagerPod,
+            "ServiceCIDR" => ObservedKind::ServiceCidr,
+            _ => ObservedKind::Node,
+        };
+        reader.object(kind, &item.to_string()).unwrap();
+    }
+    let mut observed = reader.finish("2026-01-02T00:00:00Z".parse().unwrap());
+    observed.subnets = subnets.iter().map(|(id, seen)| (id.parse().unwrap(), seen.clone())).collect();
+    observed
+}
+
+fn there(range: &str) -> SeenSubnet {
+    SeenSubnet::There { network: NETWORK.parse().unwrap(), range: range.parse().unwrap() }
+}
+
+fn of_nodes(cidr: &str) -> String {
+    pool(
+        "rack",
+        &format!(
+            "{{cidrs: [\"{cidr}\"], blockSize: {{{}}}}}",
+            if cidr.contains(':') { "ipv6: 64" } else { "ipv4: 24" }
+        ),
+    )
+}
+
+fn planned(documents: &[String], observed: &Observed) -> Plan {
+    plan(&desired(documents), observed, Vec::new())
+}
+
+fn given(plan: &Plan) -> Vec<String> {
+    node_changes(&plan.changes).flat_map(|change| &change.after).map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn finding<'p>(plan: &'p Plan, rule: &str) -> &'p Finding {
+    let found = plan.findings.iter().find(|finding| finding.rule.0 == rule);
+    found.unwrap_or_else(|| panic!("no {rule} in {:#?}", plan.findings))
+}
+
+#[test]
+fn a_pool_beside_the_subnet_gives_its_blocks() {
+    let observed = observed(&[node("n", "a", "")], &[(SUBNET, there("10.1.0.0/24"))]);
+    let plan = planned(&[of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)], &observed);
+    assert_eq!(given(&plan), ["10.20.0.0/24"]);
+    assert!(plan.refusals.is_empty() && plan.blocked.is_empty(), "{plan:#?}");
+    let named = finding(&plan, "neutron-subnet");
+    assert_eq!(named.severity, Severity::Info);
+    assert!(named.message.contains("`vm`") && named.message.contains("10.1.0.0/24"), "{}", named.message);
+}
+
+#[test]
+fn a_pool_over_the_subnet_is_refused_by_name_and_its_blocks_avoid_it() {
+    for (range, cidr, free) in [
+        ("10.1.0.0/24", "10.1.0.0/16", "10.1.1.0/24"),
+        ("10.1.0.0/26", "10.1.0.0/16", "10.1.1.0/24"),
+        ("fd00:1::/64", "fd00:1::/48", "fd00:1:0:1::/64"),
+    ] {
+        let ipv6 = r#""ipam":"kubernetes","enable-ipv4":"false","enable-ipv6":"true""#;
+        let mut observed = observed(&[node("n", "a", "")], &[(SUBNET, there(range))]);
+        if range.contains(':') {
+            let list: Value = serde_json::from_str(&cluster("1.19.3", ipv6, &[])).unwrap();
+            let mut reader = Reader::default();
+            for (kind, index) in [(ObservedKind::CiliumDaemonSet, 1), (ObservedKind::CiliumConfig, 0)] {
+                reader.object(kind, &list["items"][index].to_string()).unwrap();
+            }
+            observed.cilium = reader.finish(observed.at).cilium;
+        }
+        let plan = planned(&[of_nodes(cidr), subnet_pool("vm", SUBNET)], &observed);
+        assert_eq!(given(&plan), [free], "{plan:#?}");
+        let refusal = &plan.refusals[0];
+        assert_eq!(refusal.rule.0, "neutron-overlap");
+        assert!(refusal.waiver.is_none() && refusal.message.contains("pool `rack` overlaps pool `vm`"), "{refusal:?}");
+        let overlap = finding(&plan, "neutron-overlap");
+        assert_eq!((overlap.severity, overlap.origin.is_some()), (Severity::Error, true));
+    }
+}
+
+#[test]
+fn a_load_balancer_pool_over_the_subnet_is_blocked_by_name() {
+    let observed = observed(&[], &[(SUBNET, there("10.1.0.0/24"))]);
+    let plan = planned(&[balancer("10.1.0.128/25"), subnet_pool("vm", SUBNET)], &observed);
+    assert!(plan.changes.is_empty(), "{plan:#?}");
+    assert!(plan.blocked[0].reason.to_string().contains("a subnet of Neutron, pool vm"), "{:?}", plan.blocked);
+    assert!(finding(&plan, "neutron-overlap").message.contains("CiliumLoadBalancerIPPool `lb`"));
+    let plan = planned(&[balancer("20.0.0.0/25"), subnet_pool("vm", SUBNET)], &observed);
+    assert_eq!((plan.changes.len(), plan.blocked.len()), (1, 0), "{plan:#?}");
+}
+
+#[test]
+fn two_subnets_that_overlap_and_addresses_of_services_are_told() {
+    let subnets = [(SUBNET, there("10.96.4.0/24")), (OTHER, there("10.96.0.0/20"))];
+    let plan = planned(&[subnet_pool("vm", SUBNET), subnet_pool("wide", OTHER)], &observed(&[], &subnets));
+    let told: Vec<&str> =
+        plan.findings.iter().filter(|one| one.rule.0 == "neutron-overlap").map(|one| one.message.as_str()).collect();
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(told.iter().any(|message| message.contains("pool `wide` overlaps pool `vm`")), "{told:#?}");
+    assert_eq!(told.iter().filter(|message| message.contains("the Service CIDR")).count(), 2, "{told:#?}");
+}
+
+/// What is no evidence, and how it is said.
+fn doubts() -> [(Option<SeenSubnet>, &'static str); 4] {
+    let elsewhere = SeenSubnet::There { network: OTHER.parse::<Id>().unwrap(), range: "10.1.0.0/24".parse().unwrap() };
+    [
+        (None, "was not asked"),
+        (Some(SeenSubnet::Missing), "has no subnet"),
+        (Some(SeenSubnet::Unread("no answer in time".to_owned())), "no answer in time"),
+        (Some(elsewhere), "is of network"),
+    ]
+}
+
+#[test]
+fn nothing_new_is_given_while_a_subnet_is_not_known() {
+    for (seen, said) in doubts() {
+        let seen: Vec<(&str, SeenSubnet)> = seen.into_iter().map(|seen| (SUBNET, seen)).collect();
+        let nodes = [node("new", "a", ""), node("old", "a", &holds("10.20.7.0/24"))];
+        let observed = observed(&nodes, &seen);
+        let documents = [of_nodes("10.20.0.0/16"), balancer("20.0.0.0/25"), subnet_pool("vm", SUBNET)];
+        let plan = planned(&documents, &observed);
+        assert!(plan.changes.is_empty(), "{plan:#?}");
+        let blocked: Vec<String> = plan.blocked.iter().map(|blocked| blocked.target.to_string()).collect();
+        assert_eq!(blocked.len(), 2, "the new node and the LoadBalancer pool: {blocked:?}");
+        for blocked in &plan.blocked {
+            let (reason, way_out) = (blocked.reason.to_string(), blocked.reason.unblock());
+            assert!(reason.contains(said) && reason.contains("`vm`") && !way_out.is_empty(), "{reason}: {way_out}");
+        }
+        assert!(plan.unchanged.iter().any(|target| target.to_string().contains("old")), "{:?}", plan.unchanged);
+        assert_eq!(finding(&plan, "neutron-subnet-unknown").severity, Severity::Error);
+        assert!(Standing::after(&plan, &desired(&documents), &observed).is_none(), "nobody joins in hope");
+    }
+}
+
+#[test]
+fn nodes_that_join_later_avoid_the_subnet() {
+    let documents = [of_nodes("10.1.0.0/16"), subnet_pool("vm", SUBNET)];
+    let (desired, whole) = (desired(&documents), observed(&[], &[(SUBNET, there("10.1.0.0/24"))]));
+    let mut standing = Standing::after(&plan(&desired, &whole, Vec::new()), &desired, &whole).unwrap();
+    let joined = observed(&[node("n", "a", "")], &[]);
+    let nodes = joined.nodes.into_values().map(|node| (node, None)).collect();
+    let newcomers = standing.newcomers(&desired, joined.claims, joined.at, nodes).unwrap();
+    assert_eq!(newcomers.changes[0].as_node().unwrap().after[0].to_string(), "10.1.1.0/24");
+}
+
+#[test]
+fn a_saved_plan_of_nodes_is_no_longer_wanted_when_the_subnet_is_gone() {
+    let documents = [of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)];
+    let gone = planned(&documents, &observed(&[node("n", "a", "")], &[(SUBNET, SeenSubnet::Missing)]));
+    let is_unknown = |reason: &BlockedReason| matches!(reason, BlockedReason::NeutronUnknown(_));
+    assert!(gone.blocked.iter().all(|blocked| is_unknown(&blocked.reason)) && gone.blocked.len() == 1, "{gone:#?}");
+}
+
+#[test]
+fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
+    let items = [node("n", "a", "")];
+    let files = [of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)].join("---\n");
+    let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, &items)), ("pools/a.yaml", &files)]);
+    let before = folder.read("cluster.json");
+    let valid = folder.run(&["validate"]).expect(0);
+    assert!(
+        valid.stdout.contains("1 Neutron subnet") && valid.stderr.contains("Neutron was not asked"),
+        "{}",
+        valid.all()
+    );
+    let plan = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json();
+    let reason = plan["blocked"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("there is no file of clouds"), "{reason}");
+    let shown = folder.run(&["show", "pools", "--cluster", "cluster.json"]).expect(0);
+    assert!(shown.stdout.contains(SUBNET) && shown.stdout.contains("unknown"), "{}", shown.all());
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    assert_eq!(folder.read("cluster.json"), before);
+    let named = ["plan", "--cluster", "cluster.json", "--clouds-file", "nowhere.yaml"];
+    assert!(folder.run(&named).expect(8).stderr.contains("nowhere.yaml"), "one that is named must be there");
+}
