@@ -84,7 +84,7 @@ impl Guest {
         let orders = orders.ok_or_else(|| Error::unreadable(socket.display().to_string(), "nobody is there"))?;
         orders.set_read_timeout(Some(LIMIT)).map_err(Error::file(&socket))?;
         let guest = Self { orders: Mutex::new(BufReader::new(orders)), qemu, _folder: folder };
-        let first = guest.line(&mut guest.orders(), "its start")?;
+        let first = guest.line(&mut guest.orders(), LIMIT, "its start")?;
         if first != READY {
             return Err(Error::unreadable("the guest's first word", format!("{first:?}")));
         }
@@ -94,15 +94,20 @@ impl Guest {
     /// Runs a line of shell.
     ///
     /// # Errors
-    /// When the guest does not answer in time, or ends; with what it said on its console.
+    /// When the guest does not answer in time, or ends; with what it said on its console. It is of no use any more then.
     pub fn run(&self, command: &str) -> Result<Answer> {
+        self.run_within(LIMIT, command)
+    }
+
+    fn run_within(&self, limit: Duration, command: &str) -> Result<Answer> {
         let mut orders = self.orders();
-        let failed = |source| self.failed(command, &source);
+        let failed = |source| self.failed(command, limit, &source);
+        orders.get_ref().set_read_timeout(Some(limit)).map_err(failed)?;
         if command.contains('\n') {
             return Err(Error::unreadable(command, "a command is one line"));
         }
         orders.get_mut().write_all(format!("{command}\n").as_bytes()).map_err(failed)?;
-        let head = self.line(&mut orders, command)?;
+        let head = self.line(&mut orders, limit, command)?;
         let numbers: Vec<usize> = head.split_whitespace().filter_map(|number| number.parse().ok()).collect();
         let [code, stdout, stderr] = numbers[..] else {
             return Err(Error::unreadable("the guest's answer", format!("{head:?}")));
@@ -126,22 +131,22 @@ impl Guest {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line(&self, orders: &mut BufReader<UnixStream>, what: &str) -> Result<String> {
+    fn line(&self, orders: &mut BufReader<UnixStream>, limit: Duration, what: &str) -> Result<String> {
         let mut line = String::new();
         match orders.read_line(&mut line) {
-            Ok(0) => Err(self.failed(what, &ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(self.failed(what, limit, &ErrorKind::UnexpectedEof.into())),
             Ok(_) => Ok(line),
-            Err(source) => Err(self.failed(what, &source)),
+            Err(source) => Err(self.failed(what, limit, &source)),
         }
     }
 
     /// A fault of the way to the guest.
-    fn failed(&self, what: &str, source: &std::io::Error) -> Error {
+    fn failed(&self, what: &str, limit: Duration, source: &std::io::Error) -> Error {
         let console = self.console();
         match source.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout {
                 what: format!("the guest to be done with `{what}`"),
-                waited: LIMIT,
+                waited: limit,
                 detail: format!("; its console:\n{console}"),
             },
             _ => Error::Ended { program: format!("the guest at `{what}` ({source})"), log: console },
@@ -172,4 +177,26 @@ fn files(setup: &Setup, small: &Path) -> Result<Initramfs> {
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_does_what_it_is_told_and_is_given_up_when_it_hangs() {
+        let files = Initramfs::default().file("/etc/motto", 0o600, "hello\n");
+        let uuid = "0f1e2d3c-4b5a-4697-8877-665544332211";
+        let setup = Setup { files, modules: vec!["dummy"], uuid: uuid.to_owned() };
+        let Some(guest) = Guest::start(&setup).unwrap() else { return };
+        let answer = guest.run("cat /etc/motto; echo 'a fault' >&2; exit 3").unwrap();
+        let wanted = Answer { code: 3, stdout: "hello\n".to_owned(), stderr: "a fault\n".to_owned() };
+        assert_eq!(answer, wanted);
+        assert_eq!(guest.run("cat /sys/class/dmi/id/product_uuid").unwrap().stdout, format!("{uuid}\n"));
+        let hung = guest.run_within(Duration::from_millis(200), "sleep 1000").unwrap_err().to_string();
+        assert!(hung.contains("`sleep 1000`") && hung.contains("up after"), "{hung}");
+        drop(guest);
+        let ended = Guest::start(&setup).unwrap().unwrap().run("poweroff -f").unwrap_err().to_string();
+        assert!(ended.contains("the guest at `poweroff -f`"), "{ended}");
+    }
 }
