@@ -72,6 +72,9 @@ pub struct Port {
     /// Which run of the plugin made it.
     #[serde(default)]
     pub description: String,
+    /// Its hardware address.
+    #[serde(default)]
+    pub mac_address: String,
     /// Its addresses.
     #[serde(default)]
     pub fixed_ips: Vec<Address>,
@@ -148,6 +151,8 @@ pub struct PortFilter<'p> {
     pub device: Option<&'p str>,
     /// `device_owner`.
     pub owner: Option<&'p str>,
+    /// `mac_address`, in small letters. Each network may have a port of it.
+    pub mac: Option<&'p str>,
 }
 
 /// How Neutron, or Keystone before it, says no.

@@ -16,4 +16,6 @@ pub use api::{
 pub use clouds::{Access, Cloud, CloudsFault, Named, Project, Trust};
 pub use identity::{Identity, PORT_OWNER, RunId};
 pub use settings::{RouteMtu, Settings, Source, Wish};
+pub(crate) use settings::{invalid, shown};
+pub(crate) use verbs::answered;
 pub use verbs::{Collected, Patience, Verdict, add, check, collect_garbage, delete};

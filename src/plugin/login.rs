@@ -21,7 +21,7 @@ const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(30);
 
 /// Where logins are kept.
 #[derive(Clone, Debug)]
-pub(super) struct Logins {
+pub(crate) struct Logins {
     folder: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl Kept {
 
 impl Logins {
     /// In this folder.
-    pub(super) fn new(folder: &Path) -> Logins {
+    pub(crate) fn new(folder: &Path) -> Logins {
         Logins { folder: folder.to_owned() }
     }
 

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use self::files::{Locked, node_name, read_secret, read_small, state_folder};
-use self::http::HttpNeutron;
-use self::login::Logins;
+pub(crate) use self::files::{Locked, fault, state_folder};
+use self::files::{node_name, read_secret, read_small};
+pub(crate) use self::http::HttpNeutron;
+pub(crate) use self::login::Logins;
 use crate::neutron::cni::{CniError, Command, Dns, Environment, ErrorCode, SpecVersion};
 use crate::neutron::{Cloud, Identity, NeutronError, RunId, Settings, Source, add, check, collect_garbage, delete};
 
@@ -21,20 +22,25 @@ use crate::neutron::{Cloud, Identity, NeutronError, RunId, Settings, Source, add
 const LONGEST_INPUT: u64 = 16 * 1024 * 1024;
 
 /// What is kept of the deadline for taking back what was made.
-const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
+pub(crate) const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
 
 /// How long STATUS waits for Keystone: kubelet asks every few seconds.
-const FOR_STATUS: Duration = Duration::from_secs(3);
+pub(crate) const FOR_STATUS: Duration = Duration::from_secs(3);
 
 /// Keeps the name of the node.
 const NODE_FILE: &str = "node.json";
 
 /// Runs once, as a runtime runs it.
 pub fn main() -> ExitCode {
+    answer(run)
+}
+
+/// Hands standard input over, and says what comes of it as the protocol has it.
+pub(crate) fn answer(run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
     let began = Instant::now();
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST_INPUT).read_to_end(&mut input);
-    let outcome = read.map_err(|why| files::fault("standard input", &why)).and_then(|_| run(&input, began));
+    let outcome = read.map_err(|why| fault("standard input", &why)).and_then(|_| run(&input, began));
     let (text, code) = match outcome {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(error) => (error.to_json(Settings::version_of(&input)).to_string(), ExitCode::FAILURE),
@@ -46,19 +52,28 @@ pub fn main() -> ExitCode {
 
 /// The answer; empty where there is nothing to say.
 fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
-    let environment =
-        Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))?;
+    let environment = environment()?;
     if environment.command == Command::Version {
         return Ok(Settings::version_of(input).supported().to_string());
     }
     let settings = Settings::read(input)?;
-    match environment.command {
-        Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK")?,
-        Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC")?,
-        Command::Status => settings.needs(SpecVersion::V1_1_0, "STATUS")?,
-        Command::Add | Command::Del | Command::Version => {}
-    }
+    is_of_its_version(environment.command, &settings)?;
     Running::new(settings, began)?.answer(&environment)
+}
+
+/// The environment of the process.
+pub(crate) fn environment() -> Result<Environment, CniError> {
+    Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// Whether the version that is spoken has the command.
+pub(crate) fn is_of_its_version(command: Command, settings: &Settings) -> Result<(), CniError> {
+    match command {
+        Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK"),
+        Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC"),
+        Command::Status => settings.needs(SpecVersion::V1_1_0, "STATUS"),
+        Command::Add | Command::Del | Command::Version => Ok(()),
+    }
 }
 
 /// A request that is being answered.
@@ -134,7 +149,7 @@ impl Running {
             return Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
         }
         if !path.exists() {
-            kept::keep(&path, &self.named).map_err(|why| files::fault(&path.display().to_string(), &why))?;
+            kept::keep(&path, &self.named).map_err(|why| fault(&path.display().to_string(), &why))?;
         }
         Ok(())
     }
@@ -181,7 +196,7 @@ impl Running {
     }
 }
 
-fn cloud(source: &Source) -> Result<Cloud, CniError> {
+pub(crate) fn cloud(source: &Source) -> Result<Cloud, CniError> {
     match source {
         Source::Inline(cloud) => Ok(cloud.clone()),
         Source::File { path, cloud } => {
@@ -192,5 +207,5 @@ fn cloud(source: &Source) -> Result<Cloud, CniError> {
 
 fn in_file(path: &Path, why: &dyn std::fmt::Display) -> CniError {
     let message = format!("{}: {why}", path.display());
-    CniError::new(ErrorCode::InvalidConfiguration, message, "see `ipam.cloud` and `ipam.cloudsFile`")
+    CniError::new(ErrorCode::InvalidConfiguration, message, "see `cloud` and `cloudsFile`")
 }

@@ -137,6 +137,7 @@ impl Neutron for Simulated {
             device_owner: PORT_OWNER.to_owned(),
             name: port.name.to_owned(),
             description: port.description.to_owned(),
+            mac_address: port.mac.clone().unwrap_or_default(),
             fixed_ips: Vec::new(),
             created_at: format!("{:08}", self.count.get()),
         };
@@ -163,6 +164,7 @@ impl Neutron for Simulated {
             is_meant(filter.name, &port.name)
                 && is_meant(filter.device, &port.device_id)
                 && is_meant(filter.owner, &port.device_owner)
+                && is_meant(filter.mac, &port.mac_address)
         });
         Ok(ports)
     }
@@ -268,6 +270,7 @@ fn of_somebody(network: &str) -> Port {
         device_owner: "network:router_interface".to_owned(),
         name: String::new(),
         description: String::new(),
+        mac_address: String::new(),
         fixed_ips: Vec::new(),
         created_at: String::new(),
     }

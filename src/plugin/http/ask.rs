@@ -19,7 +19,7 @@ use crate::plugin::login::Logins;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Neutron, for one run, until a moment.
-pub(in crate::plugin) struct HttpNeutron {
+pub(crate) struct HttpNeutron {
     agent: Agent,
     tls: TlsConfig,
     cloud: Cloud,
@@ -37,14 +37,14 @@ pub(super) enum Question<'q> {
 
 impl HttpNeutron {
     /// Everything must be done by `until`.
-    pub(in crate::plugin) fn new(cloud: Cloud, logins: Logins, until: Instant) -> Result<HttpNeutron, NeutronError> {
+    pub(crate) fn new(cloud: Cloud, logins: Logins, until: Instant) -> Result<HttpNeutron, NeutronError> {
         let tls = tls(&cloud)?;
         let agent = agent(&tls, LONGEST_WAIT);
         Ok(HttpNeutron { agent, tls, cloud, logins, until, session: RefCell::default() })
     }
 
     /// The same, until another moment.
-    pub(in crate::plugin) fn until(&self, until: Instant) -> HttpNeutron {
+    pub(crate) fn until(&self, until: Instant) -> HttpNeutron {
         HttpNeutron {
             agent: self.agent.clone(),
             tls: self.tls.clone(),
@@ -66,7 +66,7 @@ impl HttpNeutron {
     }
 
     /// Makes sure that there is a session, by what is kept if possible.
-    pub(in crate::plugin) fn log_in(&self) -> Result<(), NeutronError> {
+    pub(crate) fn log_in(&self) -> Result<(), NeutronError> {
         self.session().map(|_| ())
     }
 

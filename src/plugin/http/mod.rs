@@ -19,7 +19,7 @@ use crate::neutron::{
     Id, Network, Neutron, NeutronError, NewPort, PORT_OWNER, Patience, Port, PortFilter, Subnet, Verdict, Wanted,
 };
 
-pub(super) use ask::HttpNeutron;
+pub(crate) use ask::HttpNeutron;
 pub(super) use keystone::Session;
 
 /// Ports of one page of a list.
@@ -29,8 +29,8 @@ const PAGE: usize = 500;
 const PAGES: usize = 100;
 
 /// The fields of a port that are read.
-const FIELDS: [&str; 8] =
-    ["id", "network_id", "device_id", "device_owner", "name", "description", "fixed_ips", "created_at"];
+const FIELDS: [&str; 9] =
+    ["id", "network_id", "device_id", "device_owner", "name", "description", "mac_address", "fixed_ips", "created_at"];
 
 /// How long subnets and networks are believed to be as they were.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
@@ -61,8 +61,8 @@ impl Neutron for HttpNeutron {
     }
 
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
-        let PortFilter { name, device, owner } = filter;
-        let filters = [("name", name), ("device_id", device), ("device_owner", owner)];
+        let PortFilter { name, device, owner, mac } = filter;
+        let filters = [("name", name), ("device_id", device), ("device_owner", owner), ("mac_address", mac)];
         let filters = filters.into_iter().filter_map(|(key, value)| Some((key, (*value)?.to_owned())));
         let mut query: Vec<(&str, String)> = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
         query.push(("limit", PAGE.to_string()));
