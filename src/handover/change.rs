@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use ipnet::IpNet;
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL};
 
+use super::look;
 use super::namespace::Namespace;
 use super::netlink::Message;
 use crate::nic::{Change, NodeAddress, NodeRoute, Place, State, Step};
@@ -46,21 +47,26 @@ impl Places<'_> {
             }
             Step::Address(place, index, address) => {
                 let done = self.at(*place)?.netlink.change(new_address(*index, address), NLM_F_CREATE | NLM_F_EXCL);
-                unless_there(done)
+                done.or_else(if_there)
             }
             Step::Route(place, index, route) => {
-                let done = self.at(*place)?.netlink.change(new_route(*index, route), NLM_F_CREATE | NLM_F_EXCL);
-                unless_there(done)
+                let netlink = &self.at(*place)?.netlink;
+                let done = netlink.change(new_route(*index, route), NLM_F_CREATE | NLM_F_EXCL);
+                // There may be one through another link, which is not this one.
+                let is_this = |other: &NodeRoute| (other.destination, other.table) == (route.destination, route.table);
+                match done {
+                    Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+                        if look::routes(netlink, *index)?.iter().any(is_this) { Ok(()) } else { Err(why) }
+                    }
+                    done => done,
+                }
             }
         }
     }
 }
 
-fn unless_there(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        done => done,
-    }
+fn if_there(why: io::Error) -> io::Result<()> {
+    if why.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(why) }
 }
 
 fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {

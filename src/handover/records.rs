@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::neutron::cni::{Attachment, CniError, ErrorCode};
+use crate::neutron::cni::{CniError, ErrorCode};
 use crate::nic::{Mark, Record};
 use crate::plugin::{Locked, fault, state_folder};
 
@@ -152,11 +152,6 @@ impl Held {
         fs::remove_file(&self.path).map_err(failed)?;
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
-    }
-
-    /// Whose it is.
-    pub(super) fn attachment(&self) -> Option<Attachment> {
-        self.record.attachment()
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cni-ipam-neutron` against a real Neutron and a real Keystone.
+//! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone.
 
 mod asked;
 mod before;
@@ -6,6 +6,8 @@ mod chained;
 mod clouds;
 mod faults;
 mod input;
+mod nic;
 mod node;
 mod races;
 mod support;
+mod way;
