@@ -88,13 +88,15 @@ pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
 
 /// The same in a Pod, where it may have lost its mark.
 fn find_in_pod<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
-    let is_alike = |link: &&Link| link.kind == record.nic.kind && record.nic.kind != Kind::Physical;
-    let is_named = |link: &&Link| is_alike(link) && link.name == record.interface;
-    let has_mac = |link: &&Link| is_alike(link) && link.mac == Some(record.nic.mac);
+    let is_alike = |link: &Link| link.kind == record.nic.kind && record.nic.kind != Kind::Physical;
     // A number means nothing there.
     let marked =
         find(record, links).filter(|link| !is_alike(link) || link.alias.as_deref() == Some(record.mark.as_str()));
-    marked.or_else(|| links.iter().find(|link| is_named(link) && has_mac(link))).or_else(|| links.iter().find(is_named))
+    let alike = |is: &dyn Fn(&Link) -> bool| links.iter().find(|link| is_alike(link) && is(link));
+    marked
+        .or_else(|| alike(&|link| link.name == record.interface && link.mac == Some(record.nic.mac)))
+        .or_else(|| alike(&|link| link.name == record.interface))
+        .or_else(|| alike(&|link| link.mac == Some(record.nic.mac)))
 }
 
 /// The first step of an ADD: the link goes to the Pod, with its name there and its mark.
