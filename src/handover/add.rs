@@ -1,7 +1,6 @@
 //! ADD: a NIC goes to a Pod, with the addresses of its port. Nothing is done to it before a record is on the disk and Neutron has told all.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,8 +11,8 @@ use super::records::{Held, Records};
 use super::{kernel_fault, look};
 use crate::neutron::cni::{Attachment, CniError, ErrorCode, Interface};
 use crate::nic::{
-    Given, Link, Mark, Next, NicSettings, Pod, Record, Refusal, Step, Taken, Which, candidates, configure, given,
-    hand_over, is_to_be_had, port_of, take_back,
+    Given, Link, Mark, NicSettings, Record, Refusal, Step, Taken, Which, candidates, configure, find_handed, given,
+    hand_over, is_to_be_had, port_of,
 };
 use crate::plugin::HttpNeutron;
 
@@ -59,9 +58,8 @@ impl Adding<'_> {
         if !record.netns.is(&self.pod.netns) {
             return Ok(false);
         }
-        let links = self.links_of_pod()?;
-        // It would have to be moved back from there.
-        Ok(matches!(take_back(record, &[], Pod::Links(&links), &self.node.boot), Next::Steps(_)))
+        let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
+        Ok(record.boot == self.node.boot && find_handed(record, &node, &pod).is_some())
     }
 
     fn given(&self, record: &Record) -> Result<Given, CniError> {
@@ -72,11 +70,11 @@ impl Adding<'_> {
     /// A NIC that nobody else has, and what its port gives.
     fn reserve(&self) -> Result<(Held, Given), CniError> {
         let mut passed_over = BTreeSet::new();
-        let mut fault = None;
+        let mut faults = Vec::new();
         loop {
-            let Some(held) = self.choose(&passed_over, &mut fault)? else {
-                return Err(fault.unwrap_or_else(|| self.none_there(Vec::new())));
-            };
+            let held = self
+                .choose(&passed_over)
+                .map_err(|none| faults.iter().fold(none, |none, also: &String| none.and_also(also)))?;
             match self.given(&held.record) {
                 Ok(given) => return Ok((held, given)),
                 Err(error) => {
@@ -86,59 +84,43 @@ impl Adding<'_> {
                     if !is_of_this_one || !matches!(self.wanted.selection.which, Which::Any { .. }) {
                         return Err(error);
                     }
-                    fault = Some(CniError { code: ErrorCode::TryAgainLater, ..error });
+                    faults.push(error.message);
                 }
             }
         }
     }
 
     /// Takes the next one, on paper.
-    fn choose(&self, passed_over: &BTreeSet<u32>, fault: &mut Option<CniError>) -> Result<Option<Held>, CniError> {
+    fn choose(&self, passed_over: &BTreeSet<u32>) -> Result<Held, CniError> {
         let _lock = self.records.choosing(self.until)?;
         self.node.mend(self.records, self.last)?;
         let netlink = &self.node.namespace.netlink;
-        let failed = |why: io::Error| kernel_fault("the links of the node", &why);
-        let links = look::links(netlink).map_err(failed)?;
+        let links = self.links_of_node()?;
         let records: Vec<Record> = self.records.all()?.into_iter().map(|(_, record)| record).collect();
         let (free, mut refusals) = candidates(&links, &self.wanted.selection, &records);
         for link in free.into_iter().filter(|link| !passed_over.contains(&link.index)) {
-            let routes = look::routes(netlink, link.index).map_err(failed)?;
+            let routes = look::routes(netlink, link.index);
+            let routes = routes.map_err(|why| kernel_fault("the routes of the node", &why))?;
             match (is_to_be_had(link, &routes, &self.wanted.selection), Taken::new(link, &routes)) {
                 (Ok(()), Some(nic)) => {
                     let record = Record::new(self.network, self.attachment, &self.node.boot, &self.pod.netns, nic);
-                    return self.records.write(record).map(Some);
+                    return self.records.write(record);
                 }
                 (Err(refusal), _) => refusals.push(refusal),
                 (Ok(()), None) => {}
             }
         }
-        if passed_over.is_empty() {
-            *fault = Some(self.none(refusals, &records));
-        }
-        Ok(None)
+        Err(self.none(&refusals, &records))
     }
 
-    fn none(&self, refusals: Vec<Refusal>, records: &[Record]) -> CniError {
-        let handed = records.iter().map(|one| format!("{} to {}/{}", one.nic.name, one.container, one.interface));
-        let handed: Vec<String> = handed.collect();
-        let mut error = self.none_there(refusals);
-        if !handed.is_empty() {
-            error = error.and_also(&format!("handed over at present: {}", handed.join(", ")));
-        }
-        error
-    }
-
-    fn none_there(&self, refusals: Vec<Refusal>) -> CniError {
+    /// None is to be had: why not, and who has some.
+    fn none(&self, refusals: &[Refusal], records: &[Record]) -> CniError {
         let is_any = matches!(self.wanted.selection.which, Which::Any { .. });
-        let may_pass = |refusal: &Refusal| matches!(refusal, Refusal::Taken(..));
-        let code = if is_any || refusals.iter().all(may_pass) {
-            ErrorCode::TryAgainLater
-        } else {
-            ErrorCode::InvalidConfiguration
-        };
+        let may_pass = is_any || refusals.iter().all(|refusal| matches!(refusal, Refusal::Taken(..)));
+        let code = if may_pass { ErrorCode::TryAgainLater } else { ErrorCode::InvalidConfiguration };
         let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         let message = match why.is_empty() {
-            true => "this node has no such NIC".to_owned(),
+            true => "this node has no such NIC that is free".to_owned(),
             false => format!("no such NIC is free: {}", why.join(", ")),
         };
         let details = match refusals.first() {
@@ -147,14 +129,19 @@ impl Adding<'_> {
             }
             _ => "see `nic` in the network's configuration, and `ip link` on the node",
         };
-        CniError::new(code, message, details)
+        let handed = records.iter().map(|one| format!("{} to {}/{}", one.nic.name, one.container, one.interface));
+        let handed: Vec<String> = handed.collect();
+        let error = CniError::new(code, message, details);
+        if handed.is_empty() {
+            error
+        } else {
+            error.and_also(&format!("handed over at present: {}", handed.join(", ")))
+        }
     }
 
     fn hand_over(&self, record: &Record) -> Result<(), CniError> {
-        let failed = |why: io::Error| kernel_fault(&format!("{} on its way to the Pod", record.nic.name), &why);
-        let links = look::links(&self.node.namespace.netlink).map_err(failed)?;
-        match hand_over(record, &links) {
-            Some(step) => self.execute(record, &step),
+        match hand_over(record, &self.links_of_node()?) {
+            Some(steps) => steps.iter().try_for_each(|step| self.execute(record, step)),
             None => {
                 let message = format!("{} went away", record.nic.name);
                 Err(CniError::new(ErrorCode::TryAgainLater, message, "it will be tried again"))
@@ -163,8 +150,12 @@ impl Adding<'_> {
     }
 
     fn configure(&self, record: &Record, given: &Given) -> Result<(), CniError> {
-        let steps = configure(record, &self.links_of_pod()?, given).unwrap_or_default();
-        steps.iter().try_for_each(|step| self.execute(record, step))
+        let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
+        let Some(link) = find_handed(record, &node, &pod) else {
+            let message = format!("{} is not in the Pod any more", record.interface);
+            return Err(CniError::new(ErrorCode::TryAgainLater, message, "it will be tried again"));
+        };
+        configure(link, given).iter().try_for_each(|step| self.execute(record, step))
     }
 
     fn execute(&self, record: &Record, step: &Step) -> Result<(), CniError> {
@@ -195,6 +186,10 @@ impl Adding<'_> {
             pci: record.nic.pci.as_ref().map(ToString::to_string),
         };
         Ok((given, interface))
+    }
+
+    fn links_of_node(&self) -> Result<Vec<Link>, CniError> {
+        look::links(&self.node.namespace.netlink).map_err(|why| kernel_fault("the links of the node", &why))
     }
 
     fn links_of_pod(&self) -> Result<Vec<Link>, CniError> {

@@ -88,7 +88,8 @@ impl Running {
     fn delete(&self, environment: &Environment) -> Result<(), CniError> {
         let mark = Mark::new(&self.settings.network_name, attachment(environment)?);
         let records = Records::open(&self.settings.state)?;
-        let _lock = records.about(&mark, self.until)?;
+        // Without it, as on a full disk, the record's own lock is enough.
+        let _lock = records.about(&mark, self.until).ok();
         match records.hold(&mark, self.until)? {
             None => Ok(()),
             Some(held) => Node::open()?.take_back(held, environment.netns.as_deref(), self.last),

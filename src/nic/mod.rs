@@ -13,7 +13,7 @@ pub use link::{Kind, Link, Mac, NodeAddress, NodeRoute, PciAddress, State};
 pub use port::{Given, given, port_of};
 pub use record::{Mark, Netns, Record, Taken};
 pub use settings::{Configured, NicSettings, Selection, Which};
-pub use steps::{Change, Next, Place, Pod, Step, configure, find, hand_over, take_back};
+pub use steps::{Change, Next, Place, Pod, Step, configure, find, find_handed, hand_over, take_back};
 
 #[cfg(test)]
 mod tests;

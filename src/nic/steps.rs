@@ -15,7 +15,7 @@ pub enum Place {
 }
 
 /// What changes of a link. With `to`, the kernel moves it first (which switches it off and takes its addresses and routes away) and then does
-/// the rest, before anybody else sees it (`do_setlink`, `net/core/rtnetlink.c` of Linux).
+/// the rest, before anybody else sees it; a name that is in use it refuses after the move (`do_setlink`, `net/core/rtnetlink.c` of Linux).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Where it goes.
@@ -65,8 +65,8 @@ pub enum Next {
     Forget,
 }
 
-/// The link of a record among those of a namespace: by its mark; or by what a device cannot change; or, of one that vanishes with its
-/// namespace, as it was or by the name that it got.
+/// The link of a record among those of a namespace: by its mark; or by what of a device cannot be changed; or, of one that vanishes with its
+/// namespace, as it was.
 pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let nic = &record.nic;
     let is_marked = |link: &&Link| link.alias.as_deref() == Some(record.mark.as_str()) && link.kind == nic.kind;
@@ -80,45 +80,50 @@ pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
         }
         _ => false,
     };
+    // Its number is another one after a journey.
     let is_untouched = |link: &&Link| {
-        link.kind == nic.kind && link.index == nic.index && link.mac == Some(nic.mac) && link.alias == nic.alias
+        (link.index == nic.index || link.name == nic.name)
+            && (&link.kind, link.mac, &link.alias) == (&nic.kind, Some(nic.mac), &nic.alias)
     };
     links.iter().find(is_marked).or_else(|| links.iter().find(is_device)).or_else(|| links.iter().find(is_untouched))
 }
 
-/// The same in a Pod, where it may have lost its mark.
+/// The link of a record that went to a Pod. What is on the node is not there, whatever else has its name.
+pub fn find_handed<'l>(record: &Record, node: &[Link], pod: &'l [Link]) -> Option<&'l Link> {
+    if find(record, node).is_some() { None } else { find_in_pod(record, pod) }
+}
+
+/// The same in a Pod, where it may have lost its mark, and where numbers mean nothing. Its name alone is not enough: another link may have it.
 fn find_in_pod<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
-    let is_alike = |link: &Link| link.kind == record.nic.kind && record.nic.kind != Kind::Physical;
-    // A number means nothing there.
-    let marked =
-        find(record, links).filter(|link| !is_alike(link) || link.alias.as_deref() == Some(record.mark.as_str()));
-    let alike = |is: &dyn Fn(&Link) -> bool| links.iter().find(|link| is_alike(link) && is(link));
-    marked
-        .or_else(|| alike(&|link| link.name == record.interface && link.mac == Some(record.nic.mac)))
-        .or_else(|| alike(&|link| link.name == record.interface))
-        .or_else(|| alike(&|link| link.mac == Some(record.nic.mac)))
+    let nic = &record.nic;
+    let is_marked = |link: &&Link| link.alias.as_deref() == Some(record.mark.as_str());
+    match nic.kind {
+        Kind::Physical => find(record, links),
+        _ => find(record, links)
+            .filter(is_marked)
+            .or_else(|| links.iter().find(|link| link.kind == nic.kind && link.mac == Some(nic.mac))),
+    }
 }
 
-/// The first step of an ADD: the link goes to the Pod, with its name there and its mark.
-pub fn hand_over(record: &Record, node: &[Link]) -> Option<Step> {
+/// The first steps of an ADD: the link gets its mark, and goes to the Pod with its name there. They are two, because the kernel may move a link and
+/// then refuse the name.
+pub fn hand_over(record: &Record, node: &[Link]) -> Option<[Step; 2]> {
     let link = find(record, node)?;
-    let change = Change {
-        to: Some(Place::Pod),
-        name: Some(record.interface.clone()),
-        alias: Some(record.mark.as_str().to_owned()),
-        ..Change::default()
-    };
-    Some(Step::Change(Place::Node, link.index, change))
+    let moved = Change { to: Some(Place::Pod), name: Some(record.interface.clone()), ..Change::default() };
+    Some([Step::Change(Place::Node, link.index, marked(record)), Step::Change(Place::Node, link.index, moved)])
 }
 
-/// What an ADD does in the Pod, from wherever an earlier one ended; `None` where the link is not there.
-pub fn configure(record: &Record, pod: &[Link], given: &Given) -> Option<Vec<Step>> {
-    let link = find_in_pod(record, pod)?;
+fn marked(record: &Record) -> Change {
+    Change { alias: Some(record.mark.as_str().to_owned()), ..Change::default() }
+}
+
+/// What an ADD does to the link in the Pod, from wherever an earlier one ended.
+pub fn configure(link: &Link, given: &Given) -> Vec<Step> {
     let change = Change { mtu: given.mtu.filter(|mtu| *mtu != link.mtu), state: Some(State::Up), ..Change::default() };
     let mut steps = vec![Step::Change(Place::Pod, link.index, change)];
     steps.extend(given.addresses().into_iter().map(|address| Step::Address(Place::Pod, link.index, address)));
     steps.extend(given.routes().into_iter().map(|route| Step::Route(Place::Pod, link.index, route)));
-    Some(steps)
+    steps
 }
 
 /// What has to be undone next, of what is seen now.
@@ -128,13 +133,15 @@ pub fn take_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
         return Next::Forget;
     }
     if let Pod::Links(links) = pod
-        && let Some(link) = find_in_pod(record, links)
+        && let Some(link) = find_handed(record, node, links)
     {
         let name = if is_free(&record.nic.name, node) { record.nic.name.clone() } else { record.mark.spare_name() };
-        let change = Change { to: Some(Place::Node), name: Some(name), ..Change::default() };
+        let moved = Change { to: Some(Place::Node), name: Some(name), ..Change::default() };
         // Marked again, as the Pod may have wiped it out.
-        let alias = Some(record.mark.as_str().to_owned());
-        return Next::Steps(vec![Step::Change(Place::Pod, link.index, Change { alias, ..change })]);
+        return Next::Steps(vec![
+            Step::Change(Place::Pod, link.index, marked(record)),
+            Step::Change(Place::Pod, link.index, moved),
+        ]);
     }
     let Some(link) = find(record, node) else {
         return match (&record.nic.kind, pod) {
@@ -166,10 +173,9 @@ fn restore(record: &Record, link: &Link, node: &[Link]) -> Vec<Step> {
     let nic = &record.nic;
     let change = |change: Change| Step::Change(Place::Node, link.index, change);
     let mut steps = vec![change(Change {
-        // Where it has none, the next look finds it by this.
-        alias: Some(record.mark.as_str().to_owned()),
+        // One that the kernel gave back has none, perhaps.
         state: Some(State::Down),
-        ..Change::default()
+        ..marked(record)
     })];
     if link.name != nic.name && is_free(&nic.name, node) {
         steps.push(change(Change { name: Some(nic.name.clone()), ..Change::default() }));

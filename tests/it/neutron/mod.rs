@@ -10,4 +10,3 @@ mod nic;
 mod node;
 mod races;
 mod support;
-mod way;

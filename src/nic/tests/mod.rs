@@ -1,11 +1,11 @@
 //! Handovers on a machine of a few lines, whose runs are killed between any two steps, whose Pods meddle with what they got and vanish with it.
 //! The oracle is naive: when all is over, each link is what it was.
 
-use fastrand::Rng;
-use serde_json::json;
-
 use super::*;
 use crate::neutron::cni::{Address, Attachment, Dns, IpamOutcome, Route};
+use fastrand::Rng;
+
+mod choosing;
 
 const BOOT: &str = "this one";
 
@@ -22,6 +22,10 @@ struct Machine {
 /// A run that ends early.
 #[derive(Debug, PartialEq, Eq)]
 struct Killed;
+
+/// A name that something else has.
+#[derive(Debug, PartialEq, Eq)]
+struct Exists;
 
 /// How many steps a run has left.
 struct Fuse(usize);
@@ -94,9 +98,10 @@ impl Machine {
             machine.routes.extend(routes.into_iter().map(|route| (id.to_owned(), route)));
         }
         if random.bool() {
-            // Which has the number that the NIC has on the node.
-            let other = link("other", 4, Kind::Veth);
-            machine.pod.as_mut().unwrap().push(Link { mac: Some(Mac([4; 6])), ..other });
+            // Which has the number that the NIC has on the node, and perhaps the name that it gets.
+            let name = ["other", "other", "other", "eth0"][random.usize(..4)].to_owned();
+            let other = link("other", 4, [Kind::Veth, Kind::Tap][random.usize(..2)].clone());
+            machine.pod.as_mut().unwrap().push(Link { mac: Some(Mac([4; 6])), name, ..other });
         }
         machine
     }
@@ -109,9 +114,9 @@ impl Machine {
     }
 
     /// As the kernel does it: a move takes state, addresses and routes away, and perhaps the number.
-    fn execute(&mut self, step: &Step) {
+    fn execute(&mut self, step: &Step) -> Result<(), Exists> {
         match step {
-            Step::Change(place, index, change) => self.change(*place, *index, change),
+            Step::Change(place, index, change) => return self.change(*place, *index, change),
             Step::Address(place, index, address) => {
                 let link = self.at(*place).iter_mut().find(|link| link.index == *index).unwrap();
                 if !link.addresses.iter().any(|other| other.address == address.address) {
@@ -127,13 +132,20 @@ impl Machine {
                 }
             }
         }
+        Ok(())
     }
 
-    fn change(&mut self, place: Place, index: u32, change: &Change) {
+    fn change(&mut self, place: Place, index: u32, change: &Change) -> Result<(), Exists> {
         let Change { to, name, mac, mtu, alias, state } = change.clone();
         let at = self.at(place).iter().position(|link| link.index == index).unwrap();
-        let mut link = self.at(place).remove(at);
         let goes_to = to.unwrap_or(place);
+        let mut link = self.at(place).remove(at);
+        let is_in_use = |machine: &mut Machine, name: &str| machine.at(goes_to).iter().any(|other| other.name == name);
+        let refuses = name.as_ref().is_some_and(|name| is_in_use(self, name));
+        if refuses && (goes_to == place || is_in_use(self, &link.name)) {
+            self.at(place).push(link);
+            return Err(Exists);
+        }
         if goes_to != place {
             self.uproot(&mut link);
             if self.at(goes_to).iter().any(|other| other.index == link.index) {
@@ -141,10 +153,12 @@ impl Machine {
                 link.index = self.next_index;
             }
         }
-        if let Some(name) = name {
-            assert!(!self.at(goes_to).iter().any(|other| other.name == name), "{name} is in use");
-            link.name = name;
+        if refuses {
+            // It was moved all the same.
+            self.at(goes_to).push(link);
+            return Err(Exists);
         }
+        link.name = name.unwrap_or(link.name);
         link.mac = mac.or(link.mac);
         link.mtu = mtu.unwrap_or(link.mtu);
         if let Some(alias) = alias {
@@ -156,6 +170,7 @@ impl Machine {
         }
         link.state = state.unwrap_or(link.state);
         self.at(goes_to).push(link);
+        Ok(())
     }
 
     fn uproot(&mut self, link: &mut Link) {
@@ -179,11 +194,16 @@ impl Machine {
         if self.pod.is_none() {
             return Ok(());
         }
-        fuse.burn()?;
-        self.execute(&hand_over(&record, &self.node).unwrap());
-        for step in configure(&record, self.pod.as_ref().unwrap(), given).unwrap() {
+        for step in hand_over(&record, &self.node).unwrap() {
             fuse.burn()?;
-            self.execute(&step);
+            if self.execute(&step) == Err(Exists) {
+                return self.take_back(fuse);
+            }
+        }
+        let link = find_handed(&record, &self.node, self.pod.as_ref().unwrap()).unwrap();
+        for step in configure(link, given) {
+            fuse.burn()?;
+            self.execute(&step).unwrap();
         }
         Ok(())
     }
@@ -198,11 +218,12 @@ impl Machine {
                 Next::Forget => (Vec::new(), true),
                 Next::Wait => panic!("the kernel gives back at once here"),
             };
+            let mut done = Ok(());
             for step in steps {
                 fuse.burn()?;
-                self.execute(&step);
+                done = done.and_then(|()| self.execute(&step));
             }
-            if is_last {
+            if is_last && done.is_ok() {
                 fuse.burn()?;
                 self.record = None;
             }
@@ -234,9 +255,7 @@ impl Machine {
             return;
         };
         let kept = if link.kind == Kind::Physical { 3 } else { kept };
-        if kept != 0 {
-            link.name = "mine".to_owned();
-        }
+        link.name = "mine".to_owned();
         if kept != 1 {
             link.mac = Some(Mac([10; 6]));
         }
@@ -276,13 +295,17 @@ fn whatever_is_killed_meddled_with_or_vanishes_all_is_as_it_was() {
         let mut machine = Machine::new(&mut random);
         let before = ["nic0", "nic1"].map(|id| machine.now(id));
         let kind = machine.node[0].kind.clone();
+        let of_pod = |machine: &Machine| {
+            machine.pod.iter().flatten().find(|link| link.driver.as_deref() == Some("other")).cloned()
+        };
+        let other = of_pod(&machine);
         for _ in 0..random.usize(1..6) {
             let mut fuse = Fuse(random.usize(..16));
             let _ = match random.usize(..8) {
                 0..4 => machine.add(&what_is_given(), &mut fuse),
                 4 | 5 => machine.take_back(&mut fuse),
                 6 => {
-                    machine.meddle(seed % 3);
+                    machine.meddle(seed % 2 + 1);
                     Ok(())
                 }
                 _ => {
@@ -301,6 +324,7 @@ fn whatever_is_killed_meddled_with_or_vanishes_all_is_as_it_was() {
         assert_eq!(after[1], before[1], "seed {seed}: the other one is left alone");
         assert!(is_gone || after[0] == before[0], "seed {seed}:\n{:?}\n{:?}", after[0], before[0]);
         assert_eq!(machine.record, None);
+        assert!(machine.pod.is_none() || of_pod(&machine) == other, "seed {seed}: the Pod's own link is left alone");
     }
     assert!(handed > 10_000 && vanished > 500, "{handed} {vanished}");
 }
@@ -308,7 +332,7 @@ fn whatever_is_killed_meddled_with_or_vanishes_all_is_as_it_was() {
 #[test]
 fn a_name_that_somebody_took_is_his() {
     let mut random = Rng::with_seed(1);
-    let mut machine = Machine::new(&mut random);
+    let mut machine = Machine { pod: Some(Vec::new()), ..Machine::new(&mut random) };
     machine.add(&what_is_given(), &mut Fuse(100)).unwrap();
     let newcomer = Link { name: "nic0".to_owned(), ..link("newcomer", 9, Kind::Veth) };
     machine.node.push(newcomer);
@@ -320,7 +344,7 @@ fn a_name_that_somebody_took_is_his() {
 
 #[test]
 fn a_record_of_an_earlier_run_of_the_system_says_nothing() {
-    let mut machine = Machine::new(&mut Rng::with_seed(2));
+    let mut machine = Machine { pod: Some(Vec::new()), ..Machine::new(&mut Rng::with_seed(2)) };
     machine.add(&what_is_given(), &mut Fuse(100)).unwrap();
     let record = machine.record.unwrap();
     assert_eq!(take_back(&record, &machine.node, Pod::Gone, "another one"), Next::Forget);
@@ -333,62 +357,4 @@ fn a_device_that_is_nowhere_is_waited_for() {
     let record = |link: &Link| Record::new("net", &attachment(), BOOT, &netns, Taken::new(link, &[]).unwrap());
     assert_eq!(take_back(&record(&device), &[], Pod::Gone, BOOT), Next::Wait);
     assert_eq!(take_back(&record(&link("nic0", 4, Kind::Veth)), &[], Pod::Gone, BOOT), Next::Forget);
-}
-
-fn selection(nic: &serde_json::Value) -> Selection {
-    NicSettings::read(&json!({"neutron": {}, "nic": nic})).unwrap().selection
-}
-
-fn names(links: &[Link], nic: &serde_json::Value) -> (Vec<String>, Vec<String>) {
-    let (free, refusals) = candidates(links, &selection(nic), &[]);
-    let refusals = refusals.into_iter().map(|refusal| refusal.to_string()).collect();
-    (free.iter().map(|link| link.name.clone()).collect(), refusals)
-}
-
-#[test]
-fn what_the_node_needs_is_never_taken() {
-    let of = |id: &str, index, kind: &str| link(id, index, Kind::Other(kind.to_owned()));
-    let mut links = vec![
-        of("lo", 1, "loopback"),
-        of("br0", 2, "bridge"),
-        link("eth10", 3, Kind::Physical),
-        link("eth2", 4, Kind::Physical),
-        Link { master: Some(2), ..link("eth3", 5, Kind::Veth) },
-        link("eth4", 6, Kind::Physical),
-        Link { below: Some(6), ..of("eth4.7", 7, "vlan") },
-        Link { is_from_elsewhere: true, ..link("eth5", 8, Kind::Veth) },
-        Link { mac: None, ..link("eth6", 9, Kind::Tap) },
-    ];
-    let (free, refusals) = names(&links, &json!({"any": {"names": ["*"]}}));
-    assert_eq!(free, ["eth2", "eth10"]);
-    assert_eq!(refusals.len(), 3, "{refusals:?}");
-    for name in ["lo", "br0", "eth3", "eth4", "eth4.7", "eth6", "nothing"] {
-        assert_eq!(names(&links, &json!({"name": name})).0, [""; 0], "{name}");
-    }
-    assert_eq!(names(&links, &json!({"name": "eth5"})).0, ["eth5"], "whoever names it means it");
-    links[2].other_names.push("enp0s3".to_owned());
-    assert_eq!(names(&links, &json!({"name": "enp0s3"})).0, ["eth10"]);
-    assert_eq!(names(&links, &json!({"pci": "0000:00:04.0"})).0, ["eth2"]);
-    assert_eq!(names(&links, &json!({"any": {"drivers": ["eth2", "veth"]}})).0, ["eth2"]);
-}
-
-#[test]
-fn what_has_addresses_is_taken_only_when_somebody_says_so() {
-    let mut link = link("eth1", 4, Kind::Physical);
-    let default = NodeRoute::new("::/0".parse().unwrap(), link::Gateway::None, None);
-    let [any, named, restored] = [
-        json!({"any": {"names": ["eth*"]}}),
-        json!({"name": "eth1"}),
-        json!({"name": "eth1", "takeConfigured": "restore"}),
-    ]
-    .map(|nic| selection(&nic));
-    link.addresses.push(NodeAddress::new("fe80::1/64".parse().unwrap()));
-    assert_eq!(is_to_be_had(&link, &[], &any), Ok(()), "the kernel gives that one to each");
-    assert!(is_to_be_had(&link, &[default], &named).is_err());
-    link.addresses.push(NodeAddress::new("10.0.0.1/24".parse().unwrap()));
-    assert!(is_to_be_had(&link, &[], &any).is_err() && is_to_be_had(&link, &[], &named).is_err());
-    assert_eq!(is_to_be_had(&link, &[], &restored), Ok(()));
-    let tunnel =
-        NodeRoute { unknown: vec![9], ..NodeRoute::new("10.9.0.0/16".parse().unwrap(), link::Gateway::None, None) };
-    assert!(is_to_be_had(&link, &[tunnel], &restored).is_err(), "it could not be made again");
 }
