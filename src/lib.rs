@@ -21,6 +21,7 @@ pub mod lbipam;
 pub mod model;
 pub mod net;
 pub mod neutron;
+pub mod nic;
 pub mod observed;
 pub mod plan;
 pub mod render;
@@ -31,6 +32,8 @@ pub mod apply;
 pub mod cli;
 #[cfg(feature = "live")]
 pub mod cluster;
+#[cfg(feature = "nic")]
+pub mod handover;
 #[cfg(feature = "neutron")]
 pub mod plugin;
 #[cfg(feature = "live")]

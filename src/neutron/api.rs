@@ -73,6 +73,9 @@ pub struct Port {
     /// Which run of the plugin made it.
     #[serde(default)]
     pub description: String,
+    /// Its hardware address.
+    #[serde(default)]
+    pub mac_address: String,
     /// Its addresses.
     #[serde(default)]
     pub fixed_ips: Vec<Address>,
@@ -151,6 +154,8 @@ pub struct PortFilter<'p> {
     pub device: Option<&'p str>,
     /// `device_owner`.
     pub owner: Option<Owner>,
+    /// `mac_address`, in small letters. Each network may have a port of it.
+    pub mac: Option<&'p str>,
 }
 
 /// How Neutron, or Keystone before it, says no.

@@ -141,6 +141,7 @@ mod tests {
             network_id: id,
             device_id: "c/eth0".to_owned(),
             device_owner: Owner::Pod.as_str().to_owned(),
+            mac_address: String::new(),
             name: "n1/pods".to_owned(),
             description: String::new(),
             fixed_ips: vec![address],

@@ -22,5 +22,7 @@ pub use identity::{Identity, Owner, RunId};
 pub use life::{Beginnings, Life, Netns, Remembered, Suspects, Trace};
 pub use pairs::{GuardedPort, GuardedPorts, Kept as KeptPairs, Pair, PairsChange, PortSecurity, keep_pairs};
 pub use settings::{Chores, GuardedInterface, PairsChore, RouteMtu, Settings, Source, Wish};
+pub(crate) use settings::{invalid, shown};
+pub(crate) use verbs::answered;
 pub use verbs::{Added, Collected, Patience, Verdict, add, check, collect_garbage, delete, outcome};
 pub use warm::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};

@@ -21,13 +21,13 @@ const PRODUCT_UUID: &str = "/sys/class/dmi/id/product_uuid";
 const MACHINE_ID: &str = "/etc/machine-id";
 
 /// A lock, until it is dropped or the process ends.
-pub(super) struct Locked {
+pub(crate) struct Locked {
     _file: File,
 }
 
 impl Locked {
     /// Nobody else has it, shared or alone.
-    pub(super) fn alone(path: &Path, until: Instant) -> Result<Locked, CniError> {
+    pub(crate) fn alone(path: &Path, until: Instant) -> Result<Locked, CniError> {
         Locked::with(path, until, File::try_lock)
     }
 
@@ -37,7 +37,7 @@ impl Locked {
     }
 
     /// Says whether it could be tried.
-    pub(super) fn is_possible(path: &Path) -> Result<(), CniError> {
+    pub(crate) fn is_possible(path: &Path) -> Result<(), CniError> {
         Locked::open(path).map(drop)
     }
 
@@ -64,7 +64,7 @@ impl Locked {
 }
 
 /// The folder of what is kept, which is made when it is not there, for its owner alone.
-pub(super) fn state_folder(folder: &Path) -> Result<PathBuf, CniError> {
+pub(crate) fn state_folder(folder: &Path) -> Result<PathBuf, CniError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let name = folder.display().to_string();
     made.map_err(|why| fault(&name, &why))?;
@@ -151,6 +151,6 @@ pub(super) fn node_name() -> Result<String, CniError> {
 }
 
 /// A fault of a file.
-pub(super) fn fault(what: &str, why: &io::Error) -> CniError {
+pub(crate) fn fault(what: &str, why: &io::Error) -> CniError {
     CniError::new(ErrorCode::Io, format!("{what}: {why}"), "see the permissions and the space left")
 }

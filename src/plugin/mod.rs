@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use self::files::read_secret;
 pub use self::files::read_small;
+pub(crate) use self::files::{Locked, fault, state_folder};
 pub use self::http::HttpNeutron;
 pub use self::login::Keeping;
 use self::running::Running;
@@ -31,14 +32,22 @@ pub use node::main as node_main;
 const LONGEST_INPUT: u64 = 16 * 1024 * 1024;
 
 /// What is kept of the deadline for taking back what was made.
-const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
+pub(crate) const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
+
+/// How long STATUS waits for Keystone: kubelet asks every few seconds.
+pub(crate) const FOR_STATUS: Duration = Duration::from_secs(3);
 
 /// Runs once, as a runtime runs it.
 pub fn main() -> ExitCode {
+    answer(run)
+}
+
+/// Hands standard input over, and says what comes of it as the protocol has it.
+pub(crate) fn answer(run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
     let began = Instant::now();
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST_INPUT).read_to_end(&mut input);
-    let outcome = read.map_err(|why| files::fault("standard input", &why)).and_then(|_| run(&input, began));
+    let outcome = read.map_err(|why| fault("standard input", &why)).and_then(|_| run(&input, began));
     let (text, code) = match outcome {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(error) => (error.to_json(Settings::version_of(&input)).to_string(), ExitCode::FAILURE),
@@ -50,22 +59,31 @@ pub fn main() -> ExitCode {
 
 /// The answer; empty where there is nothing to say.
 fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
-    let environment =
-        Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))?;
+    let environment = environment()?;
     if environment.command == Command::Version {
         return Ok(Settings::version_of(input).supported().to_string());
     }
     let settings = Settings::read(input)?;
-    match environment.command {
-        Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK")?,
-        Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC")?,
-        Command::Status => settings.needs(SpecVersion::V1_1_0, "STATUS")?,
-        Command::Add | Command::Del | Command::Version => {}
-    }
+    is_of_its_version(environment.command, &settings)?;
     Running::new(settings, began)?.answer(&environment)
 }
 
-fn cloud(source: &Source) -> Result<Cloud, CniError> {
+/// The environment of the process.
+pub(crate) fn environment() -> Result<Environment, CniError> {
+    Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// Whether the version that is spoken has the command.
+pub(crate) fn is_of_its_version(command: Command, settings: &Settings) -> Result<(), CniError> {
+    match command {
+        Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK"),
+        Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC"),
+        Command::Status => settings.needs(SpecVersion::V1_1_0, "STATUS"),
+        Command::Add | Command::Del | Command::Version => Ok(()),
+    }
+}
+
+pub(crate) fn cloud(source: &Source) -> Result<Cloud, CniError> {
     match source {
         Source::Inline(cloud) => Ok(cloud.clone()),
         Source::File { path, cloud } => {
@@ -76,5 +94,5 @@ fn cloud(source: &Source) -> Result<Cloud, CniError> {
 
 fn in_file(path: &Path, why: &dyn std::fmt::Display) -> CniError {
     let message = format!("{}: {why}", path.display());
-    CniError::new(ErrorCode::InvalidConfiguration, message, "see `ipam.cloud` and `ipam.cloudsFile`")
+    CniError::new(ErrorCode::InvalidConfiguration, message, "see `cloud` and `cloudsFile`")
 }

@@ -1,19 +1,17 @@
 //! One request of a runtime, being answered: the node's files first, and Neutron where they do not suffice.
 
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use super::files::read_small;
 use super::http::HttpNeutron;
 use super::login::Keeping;
 use super::place::Place;
-use super::{FOR_TAKING_BACK, cloud};
+use super::{FOR_STATUS, FOR_TAKING_BACK, cloud};
 use crate::neutron::cni::{Attachment, CniError, Command, Dns, Environment, ErrorCode, IpamOutcome};
 use crate::neutron::{
     Identity, NeutronError, PooledPort, RunId, Settings, Wish, add, check, collect_garbage, delete, outcome,
 };
-
-/// How long STATUS waits for Keystone: kubelet asks every few seconds.
-const FOR_STATUS: Duration = Duration::from_secs(3);
 
 /// A request that is being answered.
 pub(super) struct Running {
@@ -28,7 +26,8 @@ pub(super) struct Running {
 struct About<'e> {
     attachment: &'e Attachment,
     identity: Identity,
-    netns: &'e str,
+    /// Where the runtime says it; it may not say it of one that goes.
+    netns: &'e Path,
 }
 
 impl Running {
@@ -54,7 +53,7 @@ impl Running {
         let missing = || CniError::new(ErrorCode::InvalidEnvironment, "no attachment is named", "");
         let attachment = environment.attachment.as_ref().ok_or_else(missing)?;
         let identity = Identity::new(&self.place.node, &self.settings.network_name, attachment);
-        Ok(About { attachment, identity, netns: environment.netns.as_deref().unwrap_or_default() })
+        Ok(About { attachment, identity, netns: environment.netns.as_deref().unwrap_or_else(|| Path::new("")) })
     }
 
     /// Neutron, until there is only time for taking back.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -29,11 +30,11 @@ impl Traces {
     }
 
     /// Leaves one; the first stays.
-    pub(super) fn leave(&self, attachment: &Attachment, netns: &str) -> io::Result<()> {
+    pub(super) fn leave(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         match OpenOptions::new().create_new(true).write(true).mode(0o600).open(self.path(attachment)) {
             Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(()),
-            file => file?.write_all(netns.as_bytes()),
+            file => file?.write_all(netns.as_os_str().as_bytes()),
         }
     }
 

@@ -8,7 +8,9 @@ use super::support::repository;
 const ROOMS: &[&[&str]] = &[
     &["net"],
     &["neutron"],
+    &["nic"],
     &["plugin"],
+    &["handover"],
     &["model"],
     &["claims", "lbipam"],
     &["desired", "observed", "alloc"],

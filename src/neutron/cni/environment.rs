@@ -1,5 +1,6 @@
 //! What a runtime says in the environment of a plugin (SPEC.md, "Parameters").
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::arguments::Arguments;
@@ -47,8 +48,8 @@ pub struct Environment {
     pub command: Command,
     /// What it is about; `None` for commands that are about all.
     pub attachment: Option<Attachment>,
-    /// The network namespace of the container, as a path; of one that is going it may not be said.
-    pub netns: Option<String>,
+    /// The container's network namespace; that of one which is going may not be named any more.
+    pub netns: Option<PathBuf>,
     /// What is said besides.
     pub arguments: Arguments,
 }
@@ -65,8 +66,9 @@ impl Environment {
             Command::Add | Command::Del | Command::Check => Some(attachment(&value)?),
             Command::Gc | Command::Status | Command::Version => None,
         };
+        let netns = Some(value("CNI_NETNS")).filter(|path| !path.is_empty()).map(PathBuf::from);
         // Of a container that is going, the network namespace may be gone.
-        if matches!(command, Command::Add | Command::Check) && value("CNI_NETNS").is_empty() {
+        if matches!(command, Command::Add | Command::Check) && netns.is_none() {
             return Err(fault("CNI_NETNS is not set"));
         }
         let arguments = match command {
@@ -74,7 +76,6 @@ impl Environment {
             Command::Add => Arguments::read(&value("CNI_ARGS")).map_err(|why| fault(why.to_string()))?,
             _ => Arguments::default(),
         };
-        let netns = Some(value("CNI_NETNS")).filter(|path| !path.is_empty());
         Ok(Environment { command, attachment, netns, arguments })
     }
 }

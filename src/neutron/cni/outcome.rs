@@ -1,4 +1,4 @@
-//! What an IPAM plugin gives (SPEC.md, "Success": delegated plugins leave out the interfaces).
+//! What a plugin gives (SPEC.md, "Success"); IPAM plugins leave out the interfaces.
 
 use std::net::IpAddr;
 
@@ -16,6 +16,21 @@ pub struct IpamOutcome {
     pub routes: Vec<Route>,
     /// The name servers.
     pub dns: Dns,
+}
+
+/// The interface of a container that has the addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name in the container.
+    pub name: String,
+    /// Its hardware address.
+    pub mac: String,
+    /// The path of the container's network namespace.
+    pub sandbox: String,
+    /// Its largest packet, in bytes; told from version 1.1.0 on.
+    pub mtu: Option<u32>,
+    /// Where it is on the PCI bus; told from version 1.1.0 on.
+    pub pci: Option<String>,
 }
 
 /// An address in its subnet.
@@ -79,6 +94,8 @@ pub struct Dns {
 struct Written {
     #[serde(rename = "cniVersion")]
     version: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interfaces: Vec<WrittenInterface>,
     ips: Vec<WrittenAddress>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     routes: Vec<WrittenRoute>,
@@ -86,9 +103,22 @@ struct Written {
 }
 
 #[derive(Serialize)]
+struct WrittenInterface {
+    name: String,
+    mac: String,
+    sandbox: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    #[serde(rename = "pciID", skip_serializing_if = "Option::is_none")]
+    pci: Option<String>,
+}
+
+#[derive(Serialize)]
 struct WrittenAddress {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<usize>,
     address: IpNet,
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway: Option<IpAddr>,
@@ -126,16 +156,34 @@ struct WrittenDns {
 impl IpamOutcome {
     /// In the form that a version of the specification has. Fields that are empty are left out, but for `dns`, as other plugins do.
     pub fn to_text(&self, version: SpecVersion) -> String {
+        self.written(version, None)
+    }
+
+    /// The same of a plugin that made or moved the interface.
+    pub fn on_interface(&self, interface: &Interface, version: SpecVersion) -> String {
+        self.written(version, Some(interface))
+    }
+
+    fn written(&self, version: SpecVersion, interface: Option<&Interface>) -> String {
         let IpamOutcome { addresses, routes, dns } = self.clone();
         let Dns { nameservers, domain, search, options } = dns;
         let written = Written {
             version: version.as_str(),
-            ips: addresses.into_iter().map(|one| one.written(version)).collect(),
+            interfaces: interface.map(|interface| interface.written(version)).into_iter().collect(),
+            ips: addresses.into_iter().map(|one| one.written(version, interface.map(|_| 0))).collect(),
             routes: routes.into_iter().filter_map(|route| route.written(version)).collect(),
             dns: WrittenDns { nameservers, domain, search, options },
         };
         // Texts and addresses only: there is nothing in it that JSON cannot say.
         serde_json::to_string(&written).unwrap_or_default()
+    }
+}
+
+impl Interface {
+    fn written(&self, version: SpecVersion) -> WrittenInterface {
+        let Interface { name, mac, sandbox, mtu, pci } = self.clone();
+        let is_told = version >= SpecVersion::V1_1_0;
+        WrittenInterface { name, mac, sandbox, mtu: mtu.filter(|_| is_told), pci: pci.filter(|_| is_told) }
     }
 }
 
@@ -174,11 +222,11 @@ impl Dns {
 }
 
 impl Address {
-    fn written(self, version: SpecVersion) -> WrittenAddress {
+    fn written(self, version: SpecVersion, interface: Option<usize>) -> WrittenAddress {
         let family = if self.address.addr().is_ipv4() { "4" } else { "6" };
         // Version 1.0.0 left it out.
         let version = (version < SpecVersion::V1_0_0).then_some(family);
-        WrittenAddress { version, address: self.address, gateway: self.gateway }
+        WrittenAddress { version, interface, address: self.address, gateway: self.gateway }
     }
 }
 
@@ -194,6 +242,18 @@ mod tests {
         assert_eq!(outcome.to_text(SpecVersion::V0_3_1), old);
         let new = r#"{"cniVersion":"1.1.0","ips":[{"address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
         assert_eq!(outcome.to_text(SpecVersion::V1_1_0), new);
+    }
+
+    #[test]
+    fn an_interface_is_told_with_its_addresses() {
+        let address = Address { address: "203.0.113.2/24".parse().unwrap(), gateway: None };
+        let outcome = IpamOutcome { addresses: vec![address], ..IpamOutcome::default() };
+        let [name, mac, sandbox] = ["eth0", "02:00:00:00:00:01", "/run/netns/p"].map(str::to_owned);
+        let interface = Interface { name, mac, sandbox, mtu: Some(1450), pci: Some("0000:00:05.0".to_owned()) };
+        let told = |version| outcome.on_interface(&interface, version);
+        let old = r#"{"cniVersion":"0.3.1","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/p"}],"ips":[{"version":"4","interface":0,"address":"203.0.113.2/24"}],"dns":{}}"#;
+        assert_eq!(told(SpecVersion::V0_3_1), old);
+        assert!(told(SpecVersion::V1_1_0).contains(r#""mtu":1450,"pciID":"0000:00:05.0""#));
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Source {
             (Value::Null, cloud, file) => {
                 let path = PathBuf::from(file.unwrap_or_else(|| CLOUDS_FILE.to_owned()));
                 if !path.is_absolute() {
-                    return Err(invalid("`ipam.cloudsFile` is no absolute path"));
+                    return Err(invalid("`cloudsFile` is no absolute path"));
                 }
                 Ok(Source::File { path, cloud })
             }

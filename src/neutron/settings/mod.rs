@@ -63,20 +63,28 @@ impl Settings {
     /// # Errors
     /// Something else than the configuration of a network, or one that cannot be used.
     pub fn read(input: &[u8]) -> Result<Settings, CniError> {
+        Settings::read_from(input, "ipam")
+    }
+
+    /// The same of a plugin that has cloud, node and state in another part of its configuration.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_from(input: &[u8], part: &str) -> Result<Settings, CniError> {
         let mut written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
         let version = version(&written["cniVersion"])?;
-        let ipam = &written["ipam"];
+        let ipam = &written[part];
         if !ipam.is_object() {
-            return Err(invalid("the configuration has no `ipam`"));
+            return Err(invalid(&format!("the configuration has no `{part}`")));
         }
         let network_name = name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
         let [node, cluster] = [name(ipam, "node")?, name(ipam, "cluster")?];
         let state = text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
         if !state.is_absolute() {
-            return Err(invalid("`ipam.stateDirectory` is no absolute path"));
+            return Err(invalid("`stateDirectory` is no absolute path"));
         }
         let (source, deadline) = (Source::read(ipam)?, deadline(&ipam["deadlineSeconds"]));
-        if let Some(ipam) = written["ipam"].as_object_mut() {
+        if let Some(ipam) = written[part].as_object_mut() {
             ipam.remove("openstackConf");
         }
         Ok(Settings { version, network_name, source, node, cluster, state, deadline, written })
@@ -96,6 +104,11 @@ impl Settings {
     /// Something else than addresses.
     pub fn given(&self) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
         given(&self.written["prevResult"])
+    }
+
+    /// What is written, but for credentials.
+    pub fn written(&self) -> &Value {
+        &self.written
     }
 
     /// What an ADD wants, with what the environment asks for besides.
@@ -180,7 +193,7 @@ fn given(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
 }
 
 /// A text of an object, if there is one.
-fn text(object: &Value, key: &str) -> Result<Option<String>, CniError> {
+pub(crate) fn text(object: &Value, key: &str) -> Result<Option<String>, CniError> {
     match &object[key] {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone())),
@@ -198,12 +211,12 @@ fn undecodable(why: &serde_json::Error) -> CniError {
     )
 }
 
-fn invalid(message: &str) -> CniError {
+pub(crate) fn invalid(message: &str) -> CniError {
     CniError::new(ErrorCode::InvalidConfiguration, message, "mend the network's configuration in /etc/cni/net.d")
 }
 
 /// A part of what somebody wrote, fit to be shown.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars().take(64).collect()
 }
 

@@ -26,7 +26,7 @@ pub fn collect_garbage(
     valid: &BTreeSet<Attachment>,
 ) -> Result<Collected, NeutronError> {
     let valid: BTreeSet<String> = valid.iter().map(ToString::to_string).collect();
-    let filter = PortFilter { name: Some(name), owner: Some(Owner::Pod), device: None };
+    let filter = PortFilter { name: Some(name), owner: Some(Owner::Pod), device: None, mac: None };
     let mut collected = Collected::default();
     for port in answered(neutron, |neutron| neutron.ports(&filter))? {
         let is_ours = port.name == name && port.device_owner == Owner::Pod.as_str();

@@ -32,7 +32,8 @@ pub enum Verdict {
 
 /// The ports of an attachment or of a place in a pool, oldest first.
 fn ports_of(neutron: &impl Neutron, identity: &Identity) -> Result<Vec<Port>, NeutronError> {
-    let filter = PortFilter { name: Some(&identity.name), device: Some(&identity.device), owner: Some(identity.owner) };
+    let (name, device) = (Some(identity.name.as_str()), Some(identity.device.as_str()));
+    let filter = PortFilter { name, device, owner: Some(identity.owner), mac: None };
     let mut ports = neutron.ports(&filter)?;
     ports.retain(|port| identity.is_of(port));
     ports.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
@@ -40,7 +41,10 @@ fn ports_of(neutron: &impl Neutron, identity: &Identity) -> Result<Vec<Port>, Ne
 }
 
 /// Tries until there is an answer, or no time.
-fn answered<N: Patience, T>(neutron: &N, ask: impl Fn(&N) -> Result<T, NeutronError>) -> Result<T, NeutronError> {
+pub(crate) fn answered<N: Patience, T>(
+    neutron: &N,
+    ask: impl Fn(&N) -> Result<T, NeutronError>,
+) -> Result<T, NeutronError> {
     let mut tries = 0;
     loop {
         match ask(neutron) {

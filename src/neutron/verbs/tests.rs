@@ -137,6 +137,7 @@ impl Neutron for Simulated {
             device_owner: port.owner.as_str().to_owned(),
             name: port.name.to_owned(),
             description: port.description.to_owned(),
+            mac_address: port.mac.clone().unwrap_or_default(),
             fixed_ips: Vec::new(),
             created_at: format!("{:08}", self.count.get()),
         };
@@ -163,6 +164,7 @@ impl Neutron for Simulated {
             is_meant(filter.name, &port.name)
                 && is_meant(filter.device, &port.device_id)
                 && is_meant(filter.owner.map(Owner::as_str), &port.device_owner)
+                && is_meant(filter.mac, &port.mac_address)
         });
         Ok(ports)
     }
@@ -209,8 +211,8 @@ fn identity(container: &str) -> Identity {
 
 fn add_once(neutron: &Simulated, networks: &[&str], container: &str, run: u64) -> Result<BTreeSet<String>, CniFault> {
     neutron.patience.set(5);
-    let outcome = add(neutron, neutron, &wish(networks), &identity(container), &RunId::new(run));
-    let outcome = outcome.map_err(|error| (error.code, error.message))?;
+    let added = add(neutron, neutron, &wish(networks), &identity(container), &RunId::new(run));
+    let outcome = added.map_err(|error| (error.code, error.message))?.outcome;
     Ok(outcome.addresses.iter().map(|one| one.address.addr().to_string()).collect())
 }
 
@@ -270,6 +272,7 @@ fn of_somebody(network: &str) -> Port {
         device_owner: "network:router_interface".to_owned(),
         name: String::new(),
         description: String::new(),
+        mac_address: String::new(),
         fixed_ips: Vec::new(),
         created_at: String::new(),
     }

@@ -24,6 +24,7 @@ fn pooled(number: u32) -> PooledPort {
         network_id: network,
         device_id: Identity::in_pool(NAME, number.into()).device,
         device_owner: Owner::Pool.as_str().to_owned(),
+        mac_address: String::new(),
         name: NAME.to_owned(),
         description: String::new(),
         fixed_ips: vec![address],

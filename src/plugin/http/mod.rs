@@ -32,8 +32,8 @@ const PAGE: usize = 500;
 const PAGES: usize = 100;
 
 /// The fields of a port that are read.
-const FIELDS: [&str; 8] =
-    ["id", "network_id", "device_id", "device_owner", "name", "description", "fixed_ips", "created_at"];
+const FIELDS: [&str; 9] =
+    ["id", "network_id", "device_id", "device_owner", "name", "description", "mac_address", "fixed_ips", "created_at"];
 
 /// How long subnets and networks are believed to be as they were.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
@@ -64,8 +64,9 @@ impl Neutron for HttpNeutron {
     }
 
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
-        let PortFilter { name, device, owner } = filter;
-        let filters = [("name", *name), ("device_id", *device), ("device_owner", owner.map(Owner::as_str))];
+        let PortFilter { name, device, owner, mac } = filter;
+        let owner = owner.map(Owner::as_str);
+        let filters = [("name", *name), ("device_id", *device), ("device_owner", owner), ("mac_address", *mac)];
         let filters = filters.into_iter().filter_map(|(key, value)| Some((key, value?.to_owned())));
         let mut query: Vec<(&str, String)> = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
         query.push(("limit", PAGE.to_string()));

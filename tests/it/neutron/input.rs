@@ -2,6 +2,7 @@
 
 use cilium_ipam::neutron::cni::Arguments;
 use cilium_ipam::neutron::{Cloud, Settings};
+use cilium_ipam::nic::NicSettings;
 use serde_json::{Value, json};
 
 use super::support::{fault, finish, start, variables};
@@ -81,8 +82,13 @@ fn is_usable(list: &Value) {
     for plugin in list["plugins"].as_array().unwrap() {
         let mut configuration = plugin.clone();
         ["cniVersion", "name"].into_iter().for_each(|key| configuration[key] = list[key].clone());
-        let settings = Settings::read(configuration.to_string().as_bytes()).unwrap();
-        settings.wish(&Arguments::default()).unwrap();
+        let input = configuration.to_string();
+        if plugin["type"] == "cni-vm-nic" {
+            let settings = Settings::read_from(input.as_bytes(), "neutron").unwrap();
+            NicSettings::read(settings.written()).unwrap();
+        } else {
+            Settings::read(input.as_bytes()).unwrap().wish(&Arguments::default()).unwrap();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cni-ipam-neutron` against a real Neutron and a real Keystone.
+//! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone.
 
 mod asked;
 mod before;
@@ -9,6 +9,7 @@ mod faults;
 mod garbage;
 mod guest;
 mod input;
+mod nic;
 mod node;
 mod pairs;
 mod pools;

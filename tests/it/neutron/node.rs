@@ -2,7 +2,7 @@
 //! holds it, whatever becomes of the test: the machine sees neither its links nor its mounts.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -50,6 +50,8 @@ impl Node {
             fs::create_dir(node.folder.path().join(folder)).unwrap();
         }
         node.relay();
+        let plugin = node.folder.path().join("bin/cni-vm-nic");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cni-vm-nic"), plugin).unwrap();
         Some(node)
     }
 
@@ -103,7 +105,8 @@ impl Node {
         ran(self.command(pod, &self.ping).args(["ping", "-c", "1", "-W", "1", address])).code == 0
     }
 
-    fn netns(&self, pod: &str) -> PathBuf {
+    /// The path of a Pod's network.
+    pub fn netns(&self, pod: &str) -> PathBuf {
         self.folder.path().join("pods").join(pod)
     }
 
@@ -135,6 +138,27 @@ impl Node {
         plugin["ipam"] = addresses.configuration["ipam"].clone();
         let list = json!({"cniVersion": version, "name": name, "plugins": [plugin]});
         fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
+    }
+
+    /// A network whose plugin is this one, with its whole configuration.
+    pub fn network_of(&self, name: &str, plugin: &Value) {
+        let list = json!({"cniVersion": plugin["cniVersion"], "name": name, "plugins": [plugin]});
+        fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
+    }
+
+    /// A plugin that was started on the node, with this on standard input and these variables.
+    pub fn start(&self, name: &str, input: &str, variables: &[(&str, &str)]) -> Child {
+        let mut command = self.command(None, &self.folder.path().join("bin").join(name));
+        command.envs(variables.iter().copied()).env("CNI_PATH", self.cni_path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child
+    }
+
+    /// The node's network.
+    pub fn own_netns(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
     }
 
     /// `cnitool` for an interface of a Pod.

@@ -1,7 +1,8 @@
-//! What a container runtime says to the CNI plugin: `CNI_ARGS` in the first line, the configuration of the network behind it.
+//! What a container runtime says to the CNI plugins: `CNI_ARGS` in the first line, the configuration of the network behind it.
 
 use cilium_ipam::neutron::cni::{Arguments, CniError, SpecVersion};
 use cilium_ipam::neutron::{Cloud, Settings};
+use cilium_ipam::nic::NicSettings;
 use serde_json::Value;
 
 use crate::harmless::assert_harmless;
@@ -36,6 +37,10 @@ pub fn check(data: &[u8]) {
                 }
             }
         }
+    }
+    match Settings::read_from(input, "neutron").and_then(|settings| NicSettings::read(settings.written())) {
+        Err(error) => refused(&error),
+        Ok(_) => assert!(written["nic"].is_object()),
     }
     if let Ok(text) = std::str::from_utf8(input) {
         let _ = Cloud::read(text, None).map_err(|why| why.to_string());

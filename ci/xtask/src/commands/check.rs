@@ -5,11 +5,11 @@ use anyhow::{Result, bail};
 use crate::cargo;
 
 /// Features of the package, each of which must build without those above it.
-const LAYERS: [&str; 3] = ["runtime", "live", "neutron"];
+const LAYERS: [&str; 4] = ["runtime", "live", "neutron", "nic"];
 /// What the pure rooms must not reach: a runtime, a client, a terminal.
 const IMPURE: [&str; 9] =
     ["anstream", "clap", "futures-util", "hyper", "indicatif", "k8s-openapi", "kube", "rustls", "tokio"];
-/// What the CNI plugin, which is started for each Pod, must not reach.
+/// What the CNI plugins, which are started for each Pod, must not reach.
 const HEAVY: [&str; 6] = ["clap", "hyper", "k8s-openapi", "kube", "prometheus-client", "tokio"];
 
 /// Check formatting, lints, dependencies, documentation and the pure rooms.
@@ -33,7 +33,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// They build alone, and so does each layer above them; none of their dependencies can do what they must not.
 fn pure_rooms() -> Result<()> {
     reaches_none("the pure rooms", "", &IMPURE)?;
-    reaches_none("the CNI plugin", " --features neutron", &HEAVY)?;
+    reaches_none("the CNI plugin of addresses", " --features neutron", &HEAVY)?;
+    reaches_none("the CNI plugin of NICs", " --features nic", &HEAVY)?;
     cargo::run("clippy --package cilium-ipam --lib --no-default-features -- --deny warnings")?;
     LAYERS.iter().try_for_each(|layer| {
         cargo::run(&format!("check --package cilium-ipam --lib --no-default-features --features {layer}"))

@@ -1,0 +1,153 @@
+//! Requests to the kernel about links, addresses and routes (rtnetlink(7)), one at a time, through a socket that stays in the network namespace
+//! in which it was opened. Knows the frame of messages, and not what they mean.
+
+use std::io;
+
+use netlink_packet_core::{
+    DecodeError, DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlasIterator,
+};
+use netlink_sys::Socket;
+use netlink_sys::constants::NETLINK_ROUTE;
+
+/// How often a list is asked for again that changed while it was told.
+const TRIES: usize = 8;
+
+/// Messages are aligned to so many bytes.
+const ALIGNED: usize = 4;
+
+/// Length and kind of an attribute before its value, in bytes.
+const ATTRIBUTE_HEADER: usize = 4;
+
+/// A message: what kind it is, its fixed part, and its attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) kind: u16,
+    pub(super) body: Vec<u8>,
+}
+
+impl Message {
+    pub(super) fn new(kind: u16, fixed: &[u8], attributes: &[DefaultNla]) -> Message {
+        let mut body = fixed.to_vec();
+        let start = body.len();
+        body.resize(start + attributes.buffer_len(), 0);
+        attributes.emit(&mut body[start..]);
+        Message { kind, body }
+    }
+
+    /// The fixed part, of this length, and the attributes behind it.
+    pub(super) fn parts(&self, fixed: usize) -> io::Result<(&[u8], Attributes<'_>)> {
+        let (fixed, rest) = self.body.split_at_checked(fixed).ok_or_else(|| nonsense(&"a message is too short"))?;
+        Ok((fixed, attributes(rest)?))
+    }
+}
+
+/// Attributes by their numbers, without the bits that say how they are written.
+pub(super) type Attributes<'b> = Vec<(u16, &'b [u8])>;
+
+/// Those of a message, or within another one.
+pub(super) fn attributes(bytes: &[u8]) -> io::Result<Attributes<'_>> {
+    NlasIterator::new(bytes)
+        .map(|attribute| {
+            let attribute = attribute.map_err(|why| nonsense(&why))?;
+            let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
+            let value = attribute.into_inner().get(ATTRIBUTE_HEADER..length);
+            Ok((kind, value.ok_or_else(|| nonsense(&"an attribute is too short"))?))
+        })
+        .collect()
+}
+
+impl NetlinkSerializable for Message {
+    fn message_type(&self) -> u16 {
+        self.kind
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.body.len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        buffer.copy_from_slice(&self.body);
+    }
+}
+
+impl NetlinkDeserializable for Message {
+    type Error = DecodeError;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Message, DecodeError> {
+        Ok(Message { kind: header.message_type, body: payload.to_vec() })
+    }
+}
+
+/// A way to the kernel, in one namespace.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: std::cell::Cell<u32>,
+}
+
+impl Netlink {
+    /// In the namespace of the thread that asks for it.
+    pub(super) fn open() -> io::Result<Netlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        // So that routes can be asked for by their link (Linux 4.20).
+        let _ = socket.set_netlink_get_strict_chk(true);
+        Ok(Netlink { socket, sequence: std::cell::Cell::new(0) })
+    }
+
+    /// Has something done.
+    pub(super) fn change(&self, message: Message, flags: u16) -> io::Result<()> {
+        self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
+    }
+
+    /// A list of what the kernel has.
+    pub(super) fn list(&self, message: &Message) -> io::Result<Vec<Message>> {
+        for _ in 0..TRIES {
+            if let Some(list) = self.ask(message.clone(), NLM_F_REQUEST | NLM_F_DUMP)? {
+                return Ok(list);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, "what the kernel lists changes all the time"))
+    }
+
+    /// The answer; `None` of a list that changed while it was told.
+    fn ask(&self, message: Message, flags: u16) -> io::Result<Option<Vec<Message>>> {
+        let mut request = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
+        self.sequence.set(self.sequence.get().wrapping_add(1));
+        (request.header.flags, request.header.sequence_number) = (flags, self.sequence.get());
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let (mut answer, mut is_whole) = (Vec::new(), true);
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let message = NetlinkMessage::<Message>::deserialize(rest).map_err(|why| nonsense(&why))?;
+                let length = (message.header.length as usize).next_multiple_of(ALIGNED).max(ALIGNED);
+                rest = rest.get(length..).unwrap_or_default();
+                if message.header.sequence_number != self.sequence.get() {
+                    continue;
+                }
+                is_whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(inner) => answer.push(inner),
+                    NetlinkPayload::Done(done) if done.code < 0 => {
+                        return Err(io::Error::from_raw_os_error(-done.code));
+                    }
+                    NetlinkPayload::Done(_) => return Ok(is_whole.then_some(answer)),
+                    NetlinkPayload::Error(error) => match error.code {
+                        None => return Ok(Some(answer)),
+                        Some(_) => return Err(error.to_io()),
+                    },
+                    _ => return Err(nonsense(&"the kernel could not tell it all")),
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn nonsense(why: &dyn std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the kernel's answer makes no sense: {why}"))
+}
