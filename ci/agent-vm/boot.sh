@@ -9,7 +9,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/tools.sh"
 name=$2 run=$3
 
 tar -C "$run/input" -cf "$run/input.tar" .
-export QEMU_MODULE_DIR=$libraries/qemu
 disk() { disks+=(-drive "file=$2,format=raw,if=none,id=$1,readonly=on" -device "virtio-blk-pci,drive=$1"); }
 port() { ports+=(-chardev "file,id=$1,path=$2" -device "virtserialport,chardev=$1,name=$1"); }
 disks=() ports=() router=()
@@ -21,10 +20,5 @@ port log "$run/agent.log"
 [ ! -e "$run/input/router" ] ||
   router=(-netdev tap,id=router,ifname=tap0,script=no,downscript=no -device virtio-net-pci,netdev=router,romfile=)
 
-exec nice -n 5 "${loader[@]}" "$tools/usr/bin/qemu-system-x86_64" \
-  -L "$tools/usr/share/qemu" -L "$tools/usr/share/seabios" \
-  -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m 3072 -display none -serial stdio -nodefaults -no-reboot \
-  -kernel "$cache/vmlinuz" -initrd "$cache/initrd.cpio" \
-  -append "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off random.trust_cpu=on" \
-  -netdev user,id=net,ipv6=off -device virtio-net-pci,netdev=net,romfile= "${router[@]}" \
-  -device virtio-rng-pci -device virtio-serial-pci "${disks[@]}" "${ports[@]}" < /dev/null
+exec "${qemu[@]}" -smp 2 -m 3072 -kernel "$cache/vmlinuz" -initrd "$cache/initrd.cpio" \
+  "${router[@]}" -device virtio-serial-pci "${disks[@]}" "${ports[@]}" < /dev/null

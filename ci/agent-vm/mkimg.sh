@@ -57,7 +57,7 @@ make_initrd() {
   rm -rf "$stage"
 }
 
-stamp=$(digest "$cache/prep.stamp" "${BASH_SOURCE[0]}" "$here/initrd-init.sh")
+stamp=$(digest "$cache/guest.stamp" "${BASH_SOURCE[0]}" "$here/initrd-init.sh")
 if [ "$stamp" != "$(cat "$cache/root.stamp" 2>/dev/null)" ]; then
   kernel=$(ls "$guest/usr/lib/modules")
   finish_guest

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::link::{Gateway, Mac, NodeAddress, NodeRoute};
 use super::settings::NicSettings;
-use crate::neutron::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route};
+use crate::neutron::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
 use crate::neutron::{Id, Neutron, NeutronError, Patience, Port, PortFilter, Subnet, answered};
 
 /// What a Pod gets.
@@ -100,7 +100,7 @@ fn routes(configured: Option<&[Route]>, addresses: &[Address], subnets: &[Subnet
     let default = |address: &Address| {
         let destination = IpNet::new_assert(unspecified(&address.address), 0);
         let gateway = address.gateway?;
-        Some(Route { destination, gateway: Some(gateway), mtu: None })
+        Some(Route { destination, gateway: Some(gateway), detail: RouteDetail::default() })
     };
     let first = match configured {
         Some(routes) => routes.to_vec(),
@@ -152,7 +152,7 @@ impl Given {
                 Some(gateway) if is_near(&gateway) => Gateway::InPrefix(gateway),
                 Some(gateway) => Gateway::Beyond(gateway),
             };
-            NodeRoute::new(route.destination.trunc(), gateway, route.mtu)
+            NodeRoute::new(route.destination.trunc(), gateway, route.detail.mtu)
         };
         let mut routes: Vec<NodeRoute> = self.outcome.routes.iter().map(route).collect();
         routes.sort_by_key(|route| route.gateway.is_some());

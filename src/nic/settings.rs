@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::link::{Mac, PciAddress};
-use crate::neutron::cni::{CniError, Dns, Route};
+use crate::neutron::cni::{CniError, Dns, Route, RouteDetail};
 use crate::neutron::{Id, invalid, shown};
 
 /// The part of the configuration with cloud and state.
@@ -124,7 +124,8 @@ impl NicSettings {
         only_known_fields(&configuration[NEUTRON])?;
         let written: Written = part(configuration, "nic")?.ok_or_else(|| invalid("the configuration has no `nic`"))?;
         let routes: Option<Vec<WrittenRoute>> = part(configuration, "routes")?;
-        let route = |route: WrittenRoute| Route { destination: route.dst, gateway: route.gw, mtu: None };
+        let route =
+            |route: WrittenRoute| Route { destination: route.dst, gateway: route.gw, detail: RouteDetail::default() };
         let dns: Option<WrittenDns> = part(configuration, "dns")?;
         let dns =
             dns.map(|WrittenDns { nameservers, domain, search, options }| Dns { nameservers, domain, search, options });

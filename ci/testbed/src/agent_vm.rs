@@ -6,30 +6,25 @@
 //! nothing of pools or plans: whoever calls it writes the Node first, and reads the
 //! CiliumNode afterwards.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::control_plane::ControlPlane;
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
-use crate::golang::{source_folder, workspace};
+use crate::golang::source_folder;
 use crate::oracle::AnnotateK8sNode;
 use crate::process::Server;
 use crate::programs::{CiliumVersion, Program, Programs};
 use crate::relay::Relay;
 use crate::routers;
+use crate::vm::{HOST, HOST_IN_GUEST, cache, lock, read, script, scripts};
 
 /// The agent compiles its datapath from here, in the guest.
 const MODULE: &str = "github.com/cilium/cilium";
 /// Where `boot.sh` puts it.
 const AGENT_LOG: &str = "agent.log";
-/// Moves the cache, as it does for the programs.
-const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
-/// The host's loopback as the guest sees it; the API server's certificate names it, too.
-const HOST_IN_GUEST: &str = "10.0.2.2";
-const HOST: &str = "127.0.0.1";
 /// The agent alone is ready 12 to 40 s after its start on two shared cores.
 const USUAL_LIMIT: Duration = Duration::from_secs(180);
 /// For the guest's own boot, its last questions and its end; 10 s on a free machine.
@@ -150,14 +145,13 @@ impl AgentVm {
         let agent = programs.path(Program::CiliumAgent(version))?;
         let datapath = source_folder(MODULE, version.release())?.join("bpf");
         let cache = cache();
-        fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
-        let lock_path = cache.join("lock");
-        let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
-        lock.lock().map_err(Error::file(&lock_path))?;
+        let _lock = lock(&cache)?;
         let start = Instant::now();
-        script("prep.sh", &[&cache])?;
         let name = Path::new(version.release());
-        script("mkimg.sh", &[&cache, name, agent, &datapath])?;
+        let steps: [(&str, &[&Path]); 2] = [("prep.sh", &[&cache]), ("mkimg.sh", &[&cache, name, agent, &datapath])];
+        for (step, arguments) in steps {
+            script(step, arguments)?.ok_or_else(|| Error::NotBuilt("the guest".to_owned()))?;
+        }
         let seconds = start.elapsed().as_secs();
         eprintln!("testbed: the guest of cilium-agent {} was there after {seconds} s", name.display());
         Ok(Self { version, cache })
@@ -276,30 +270,6 @@ impl RunningAgent {
     }
 }
 
-fn cache() -> PathBuf {
-    match std::env::var_os(CACHE_VARIABLE) {
-        Some(folder) => PathBuf::from(folder).join("agent-vm"),
-        None => workspace().join(".cache/agent-vm"),
-    }
-}
-
-fn scripts() -> PathBuf {
-    workspace().join("ci/agent-vm")
-}
-
-/// With the caller's environment: apt may need its proxy from there.
-fn script(name: &str, arguments: &[&Path]) -> Result<()> {
-    let path = scripts().join(name);
-    let output = Command::new(&path).args(arguments).env_remove("KUBECONFIG").output().map_err(Error::file(&path))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Error::Failed {
-        program: path.display().to_string(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
-}
-
 /// The files that `boot.sh` left, in the format that `guest-init.sh` writes.
 fn read_report(folder: &Path, console: String) -> Result<AgentReport> {
     let text = read(&folder.join("report")).unwrap_or_default();
@@ -325,12 +295,6 @@ fn read_report(folder: &Path, console: String) -> Result<AgentReport> {
         console,
         log: read(&folder.join(AGENT_LOG))?,
     })
-}
-
-/// A guest's output need not be UTF-8.
-fn read(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(Error::file(path))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

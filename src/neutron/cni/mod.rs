@@ -13,5 +13,5 @@ pub(crate) use arguments::address_of;
 pub use attachment::{Attachment, ContainerId, InterfaceName};
 pub use environment::{Command, Environment};
 pub use error::{CniError, ErrorCode};
-pub use outcome::{Address, Dns, Interface, IpamOutcome, Route};
+pub use outcome::{Address, Dns, Interface, IpamOutcome, Route, RouteDetail};
 pub use version::SpecVersion;

@@ -49,8 +49,31 @@ pub struct Route {
     pub destination: IpNet,
     /// Through what; `None` is the gateway of the address.
     pub gateway: Option<IpAddr>,
-    /// Largest packet on it, in bytes; told from version 1.1.0 on.
+    /// What only version 1.1.0 can say.
+    pub detail: RouteDetail,
+}
+
+/// What version 1.1.0 brought for routes, with the numbers of ip-route(8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteDetail {
+    /// Largest packet on it, in bytes.
     pub mtu: Option<u32>,
+    /// Largest segment that is announced to TCP's other end, in bytes.
+    pub advmss: Option<u32>,
+    /// The metric: the smaller one wins.
+    pub priority: Option<u32>,
+    /// The routing table.
+    pub table: Option<u32>,
+    /// How far the destination is.
+    pub scope: Option<u8>,
+}
+
+impl RouteDetail {
+    /// Whether the route is another one without it: not for how large its packets are, but for where it lies and for whom it holds.
+    fn tells_apart(&self) -> bool {
+        let RouteDetail { mtu: _, advmss: _, priority, table, scope } = self;
+        priority.is_some() || table.is_some() || scope.is_some()
+    }
 }
 
 /// Name servers.
@@ -108,6 +131,14 @@ struct WrittenRoute {
     gw: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mtu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advmss: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<u8>,
 }
 
 #[derive(Serialize)]
@@ -140,7 +171,7 @@ impl IpamOutcome {
             version: version.as_str(),
             interfaces: interface.map(|interface| interface.written(version)).into_iter().collect(),
             ips: addresses.into_iter().map(|one| one.written(version, interface.map(|_| 0))).collect(),
-            routes: routes.into_iter().map(|route| route.written(version)).collect(),
+            routes: routes.into_iter().filter_map(|route| route.written(version)).collect(),
             dns: WrittenDns { nameservers, domain, search, options },
         };
         // Texts and addresses only: there is nothing in it that JSON cannot say.
@@ -157,9 +188,16 @@ impl Interface {
 }
 
 impl Route {
-    fn written(self, version: SpecVersion) -> WrittenRoute {
-        let Route { destination, gateway, mtu } = self;
-        WrittenRoute { dst: destination, gw: gateway, mtu: mtu.filter(|_| version >= SpecVersion::V1_1_0) }
+    /// Before 1.1.0, a route that would be another one without its detail is left out.
+    fn written(self, version: SpecVersion) -> Option<WrittenRoute> {
+        let Route { destination, gateway, detail } = self;
+        let detail = match version >= SpecVersion::V1_1_0 {
+            true => detail,
+            false if detail.tells_apart() => return None,
+            false => RouteDetail::default(),
+        };
+        let RouteDetail { mtu, advmss, priority, table, scope } = detail;
+        Some(WrittenRoute { dst: destination, gw: gateway, mtu, advmss, priority, table, scope })
     }
 }
 
@@ -219,11 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_packets_is_told_from_1_1_0_on() {
-        let route = Route { destination: "0.0.0.0/0".parse().unwrap(), gateway: None, mtu: Some(1450) };
-        let outcome = IpamOutcome { routes: vec![route], ..IpamOutcome::default() };
-        assert!(outcome.to_text(SpecVersion::V1_1_0).contains(r#""routes":[{"dst":"0.0.0.0/0","mtu":1450}]"#));
-        assert!(outcome.to_text(SpecVersion::V1_0_0).contains(r#""routes":[{"dst":"0.0.0.0/0"}]"#));
+    fn the_details_of_routes_are_told_from_1_1_0_on() {
+        let route = |detail| Route { destination: "0.0.0.0/0".parse().unwrap(), gateway: None, detail };
+        let sized = route(RouteDetail { mtu: Some(1450), advmss: Some(1410), ..RouteDetail::default() });
+        let placed =
+            route(RouteDetail { priority: Some(1), table: Some(7), scope: Some(253), ..RouteDetail::default() });
+        let outcome = IpamOutcome { routes: vec![sized, placed], ..IpamOutcome::default() };
+        let new = r#""routes":[{"dst":"0.0.0.0/0","mtu":1450,"advmss":1410},{"dst":"0.0.0.0/0","priority":1,"table":7,"scope":253}]"#;
+        assert!(outcome.to_text(SpecVersion::V1_1_0).contains(new));
+        let old = outcome.to_text(SpecVersion::V1_0_0);
+        assert!(old.contains(r#""routes":[{"dst":"0.0.0.0/0"}]"#), "{old}");
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Settings {
     /// # Errors
     /// A configuration, or a request, that cannot be used.
     pub fn wish(&self, arguments: &Arguments) -> Result<Wish, CniError> {
-        Wish::read(&self.written, arguments)
+        Wish::read(self.version, &self.written, arguments)
     }
 
     /// The version is needed for a command.
@@ -216,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::neutron::clouds::{Access, Cloud};
+    use crate::neutron::cni::RouteDetail;
 
     const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 
@@ -283,6 +284,27 @@ mod tests {
                 ErrorCode::InvalidConfiguration,
                 "{pointer}"
             );
+        }
+    }
+
+    #[test]
+    fn routes_have_what_their_version_can_say() {
+        let routes = |version: &str, route: Value| {
+            let mut settings = old();
+            settings["cniVersion"] = version.into();
+            settings["ipam"]["routes"] = json!([route]);
+            read(&settings).unwrap().wish(&Arguments::default()).map(|wish| wish.routes)
+        };
+        let detailed =
+            json!({"dst": "10.0.0.0/8", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7, "scope": 253});
+        let detail = routes("1.1.0", detailed.clone()).unwrap()[0].detail;
+        let all =
+            RouteDetail { mtu: Some(1400), advmss: Some(1360), priority: Some(5), table: Some(7), scope: Some(253) };
+        assert_eq!(detail, all);
+        assert!(routes("1.0.0", detailed).unwrap_err().message.contains("before CNI 1.1.0"));
+        assert!(routes("1.0.0", json!({"dst": "10.0.0.0/8", "gw": "10.0.0.1"})).is_ok());
+        for nonsense in [json!({"dst": "10.0.0.0/8", "scope": 256}), json!({"dst": "10.0.0.0/8", "priority": -1})] {
+            assert_eq!(routes("1.1.0", nonsense).unwrap_err().code, ErrorCode::InvalidConfiguration);
         }
     }
 

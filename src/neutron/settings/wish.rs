@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{DEADLINES, invalid, shown};
 use crate::neutron::api::Id;
-use crate::neutron::cni::{Arguments, CniError, Dns, Route, address_of};
+use crate::neutron::cni::{Arguments, CniError, Dns, Route, RouteDetail, SpecVersion, address_of};
 
 /// Fields of `ipam` that are read elsewhere; the last four the plugin of 2020 took without a use for them, and so do we.
 const OTHERS: [&str; 15] = [
@@ -100,6 +100,11 @@ enum WrittenMtu {
 struct WrittenRoute {
     dst: IpNet,
     gw: Option<IpAddr>,
+    mtu: Option<u32>,
+    advmss: Option<u32>,
+    priority: Option<u32>,
+    table: Option<u32>,
+    scope: Option<u8>,
 }
 
 #[derive(Default, Deserialize)]
@@ -109,7 +114,7 @@ struct Requested {
 }
 
 impl Wish {
-    pub(super) fn read(configuration: &Value, arguments: &Arguments) -> Result<Wish, CniError> {
+    pub(super) fn read(version: SpecVersion, configuration: &Value, arguments: &Arguments) -> Result<Wish, CniError> {
         let mut ipam = configuration["ipam"].clone();
         if !ipam["deadlineSeconds"].is_null()
             && !ipam["deadlineSeconds"].as_u64().is_some_and(|time| DEADLINES.contains(&time))
@@ -135,7 +140,7 @@ impl Wish {
             subnets: ids("subnets", &written.subnets)?,
             addresses: addresses(configuration, arguments)?,
             gateways: written.gateways,
-            routes: written.routes.into_iter().map(WrittenRoute::route).collect(),
+            routes: written.routes.into_iter().map(|route| route.route(version)).collect::<Result<_, _>>()?,
             route_mtu: route_mtu(written.mtu)?,
             security_groups: ids("securityGroups", &written.security_groups)?,
             resolv_conf: written.resolv_conf,
@@ -145,8 +150,15 @@ impl Wish {
 }
 
 impl WrittenRoute {
-    fn route(self) -> Route {
-        Route { destination: self.dst, gateway: self.gw, mtu: None }
+    fn route(self, version: SpecVersion) -> Result<Route, CniError> {
+        let WrittenRoute { dst, gw, mtu, advmss, priority, table, scope } = self;
+        let detail = RouteDetail { mtu, advmss, priority, table, scope };
+        if version < SpecVersion::V1_1_0 && detail != RouteDetail::default() {
+            // Without it the route would be another one.
+            let known = "only `dst` and `gw` are known before CNI 1.1.0";
+            return Err(invalid(&format!("`ipam.routes` has more for {dst}, and {known}")));
+        }
+        Ok(Route { destination: dst, gateway: gw, detail })
     }
 }
 

@@ -7,8 +7,11 @@ use ipnet::IpNet;
 
 use super::{Patience, answered};
 use crate::neutron::api::{Address as PortAddress, Id, Neutron, NeutronError, Port, Subnet};
-use crate::neutron::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route};
+use crate::neutron::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
 use crate::neutron::settings::{RouteMtu, Wish};
+
+/// `RT_SCOPE_LINK` of linux/rtnetlink.h: the destination is on the link.
+const SCOPE_LINK: u8 = 253;
 
 /// Says it, or what the port lacks.
 pub(super) fn outcome(neutron: &(impl Neutron + Patience), wish: &Wish, port: &Port) -> Result<IpamOutcome, CniError> {
@@ -34,14 +37,42 @@ pub(super) fn outcome(neutron: &(impl Neutron + Patience), wish: &Wish, port: &P
         RouteMtu::Fixed(mtu) => Some(mtu),
         RouteMtu::OfNetwork => answered(neutron, |neutron| neutron.network(&port.network_id))?.mtu,
     };
-    let mut routes: Vec<Route> = Vec::new();
-    for route in wish.routes.iter().chain(subnets.values().flat_map(|subnet| &subnet.routes)) {
-        if !routes.iter().any(|other| other.destination == route.destination) {
-            routes.push(Route { mtu, ..route.clone() });
+    let mut routes = routes_to_gateways(&addresses);
+    for route in &wish.routes {
+        let detail = RouteDetail { mtu: route.detail.mtu.or(mtu), ..route.detail };
+        push_new(&mut routes, Route { detail, ..route.clone() });
+    }
+    for route in subnets.values().flat_map(|subnet| &subnet.routes) {
+        // Whoever wishes for a way to a destination wants it instead of Neutron's.
+        if !routes.iter().any(|other| other.destination == route.destination && other.detail.table.is_none()) {
+            routes.push(Route { detail: RouteDetail { mtu, ..route.detail }, ..route.clone() });
         }
     }
     let dns = wish.dns.clone().unwrap_or_else(|| Dns { nameservers: nameservers(&subnets), ..Dns::default() });
     Ok(IpamOutcome { addresses, routes, dns })
+}
+
+/// Adds it, unless a table would have it where another one is.
+fn push_new(routes: &mut Vec<Route>, route: Route) {
+    let place = |route: &Route| (route.destination, route.detail.table, route.detail.priority);
+    if !routes.iter().any(|other| place(other) == place(&route)) {
+        routes.push(route);
+    }
+}
+
+/// How to reach IPv4 gateways that are of no subnet of the interface. `ptp` 1.9.1 makes its gateway reachable after it has added the routes,
+/// and the kernel takes none through what it cannot reach. With an own address as the gateway the kernel looks for the destination on the link;
+/// the priority leaves room for the route that `ptp` adds, and the scope lets others go through it. IPv6 has link-local addresses for that.
+fn routes_to_gateways(addresses: &[Address]) -> Vec<Route> {
+    let is_beyond = |gateway: &IpAddr| !addresses.iter().any(|one| one.address.contains(gateway));
+    let mut routes: Vec<Route> = Vec::new();
+    for Address { address, gateway } in addresses {
+        let Some(IpAddr::V4(gateway)) = gateway.filter(is_beyond) else { continue };
+        let destination = IpNet::from(IpAddr::V4(gateway));
+        let detail = RouteDetail { priority: Some(1), scope: Some(SCOPE_LINK), ..RouteDetail::default() };
+        push_new(&mut routes, Route { destination, gateway: Some(address.addr()), detail });
+    }
+    routes
 }
 
 fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
@@ -86,4 +117,30 @@ fn nameservers(subnets: &BTreeMap<&Id, Subnet>) -> Vec<IpAddr> {
         }
     }
     servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(addresses: &[(&str, &str)]) -> Vec<(String, String)> {
+        let parsed = |(address, gateway): &(&str, &str)| Address {
+            address: address.parse().unwrap(),
+            gateway: Some(gateway.parse().unwrap()),
+        };
+        let addresses: Vec<Address> = addresses.iter().map(parsed).collect();
+        let way = |route: &Route| (route.destination.to_string(), route.gateway.unwrap().to_string());
+        routes_to_gateways(&addresses).iter().map(way).collect()
+    }
+
+    #[test]
+    fn a_gateway_of_no_subnet_is_looked_for_on_the_link() {
+        let way = |destination: &str, through: &str| (destination.to_owned(), through.to_owned());
+        assert_eq!(ways(&[("10.0.0.2/24", "10.0.0.1")]), []);
+        assert_eq!(ways(&[("10.0.0.2/24", "169.254.1.1")]), [way("169.254.1.1/32", "10.0.0.2")]);
+        assert_eq!(ways(&[("10.0.0.2/24", "10.1.0.1"), ("10.1.0.2/24", "10.1.0.1")]), []);
+        let twice = ways(&[("10.0.0.2/24", "169.254.1.1"), ("10.1.0.2/24", "169.254.1.1")]);
+        assert_eq!(twice, [way("169.254.1.1/32", "10.0.0.2")]);
+        assert_eq!(ways(&[("fd00::2/64", "fe80::1")]), [], "link-local ones are reachable");
+    }
 }

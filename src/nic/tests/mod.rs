@@ -2,7 +2,7 @@
 //! The oracle is naive: when all is over, each link is what it was.
 
 use super::*;
-use crate::neutron::cni::{Address, Attachment, Dns, IpamOutcome, Route};
+use crate::neutron::cni::{Address, Attachment, Dns, IpamOutcome, Route, RouteDetail};
 use fastrand::Rng;
 
 mod choosing;
@@ -282,7 +282,7 @@ fn attachment() -> Attachment {
 
 fn what_is_given() -> Given {
     let address = Address { address: "10.0.0.7/24".parse().unwrap(), gateway: "10.0.0.1".parse().ok() };
-    let route = Route { destination: "0.0.0.0/0".parse().unwrap(), gateway: None, mtu: None };
+    let route = Route { destination: "0.0.0.0/0".parse().unwrap(), gateway: None, detail: RouteDetail::default() };
     let outcome = IpamOutcome { addresses: vec![address], routes: vec![route], dns: Dns::default() };
     Given { outcome, mtu: Some(1450) }
 }

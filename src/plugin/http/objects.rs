@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::neutron::cni::Route;
+use crate::neutron::cni::{Route, RouteDetail};
 use crate::neutron::{Id, NeutronError, Subnet};
 
 #[derive(Deserialize)]
@@ -34,8 +34,11 @@ struct WrittenRoute {
 
 impl WrittenSubnet {
     pub(super) fn subnet(self) -> Subnet {
-        let route =
-            |route: WrittenRoute| Route { destination: route.destination, gateway: Some(route.nexthop), mtu: None };
+        let route = |route: WrittenRoute| Route {
+            destination: route.destination,
+            gateway: Some(route.nexthop),
+            detail: RouteDetail::default(),
+        };
         Subnet {
             network: self.network_id,
             range: self.cidr,

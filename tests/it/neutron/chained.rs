@@ -110,16 +110,25 @@ fn both_families_behind_veth_pairs(stack: &OpenStack, node: &Node) {
     assert_eq!(ports(stack, &network), [""; 0]);
 }
 
-/// `ptp` adds the routes before it makes an IPv4 gateway reachable that no address of the Pod's subnet is.
+/// The same on all nodes and of no subnet, so that none has to keep an address for it. `ptp` adds the routes before it makes such a gateway
+/// reachable: that is what the first of our routes is for, which the versions before 1.1.0 cannot say.
 fn a_gateway_beyond_the_subnet(stack: &OpenStack, node: &Node) {
     let network = neutron_network(stack, "10.3.0");
-    let plugin = through_the_node(stack, &network, "10.3.0", &["0.0.0.0/0"]);
-    node.network("beyond", &json!({"type": "ptp"}), &plugin.with("gateways", json!(["169.254.1.1"])));
-    node.add_pod("a");
+    let plugin = through_the_node(stack, &network, "10.3.0", &["0.0.0.0/0"]).with("gateways", json!(["169.254.1.1"]));
+    node.network("beyond", &json!({"type": "ptp"}), &plugin);
+    add_pods(node, ["a", "b"]);
+    let [a, b] = ["a", "b"].map(|pod| attach(node, "beyond", pod, "eth0"));
+    assert!(node.reaches(Some("a"), "169.254.1.1") && node.reaches(None, &a), "Pod and node");
+    assert!(node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a), "Pod and Pod");
+    let way = node.ip(Some("a"), "route get 192.0.2.1");
+    assert!(way.contains("via 169.254.1.1 dev eth0"), "{way}");
+    node.cnitool("check", "beyond", "a", "eth0").expect(0);
+    ["a", "b"].into_iter().for_each(|pod| detach(node, "beyond", pod, "eth0"));
+    node.network_of("1.0.0", "beyond", &json!({"type": "ptp"}), &plugin);
     let refused = node.cnitool("add", "beyond", "a", "eth0").expect(1);
     assert!(refused.stderr.contains("network is unreachable"), "{}", refused.stderr);
     assert_eq!(ports(stack, &network), [""; 0], "ptp gives the address back");
-    node.remove_pod("a");
+    ["a", "b"].into_iter().for_each(|pod| node.remove_pod(pod));
 }
 
 /// As at a reboot: the runtime remembers a Pod whose network is no more.

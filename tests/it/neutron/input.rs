@@ -69,35 +69,43 @@ fn hostile_words_of_the_environment_are_refused() {
 }
 
 /// The blocks of a language in NEUTRON.md.
-fn snippets(language: &str) -> Vec<String> {
+pub(super) fn snippets(language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(crate::support::repository().join("NEUTRON.md")).unwrap();
     let fence = format!("```{language}\n");
     let blocks = text.split(fence.as_str()).skip(1);
     blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn the_documents_snippets_are_valid() {
-    let lists = snippets("json");
-    assert!(!lists.is_empty());
-    for list in lists {
-        let list: Value = serde_json::from_str(&list).unwrap();
-        // As a runtime hands a plugin of a list its part.
-        for plugin in list["plugins"].as_array().unwrap() {
-            let mut configuration = plugin.clone();
-            ["cniVersion", "name"].into_iter().for_each(|key| configuration[key] = list[key].clone());
-            let input = configuration.to_string();
-            if plugin["type"] == "cni-vm-nic" {
-                let settings = Settings::read_from(input.as_bytes(), "neutron").unwrap();
-                NicSettings::read(settings.written()).unwrap();
-            } else {
-                Settings::read(input.as_bytes()).unwrap().wish(&Arguments::default()).unwrap();
-            }
+fn is_usable(list: &Value) {
+    // As a runtime hands a plugin of a list its part.
+    for plugin in list["plugins"].as_array().unwrap() {
+        let mut configuration = plugin.clone();
+        ["cniVersion", "name"].into_iter().for_each(|key| configuration[key] = list[key].clone());
+        let input = configuration.to_string();
+        if plugin["type"] == "cni-vm-nic" {
+            let settings = Settings::read_from(input.as_bytes(), "neutron").unwrap();
+            NicSettings::read(settings.written()).unwrap();
+        } else {
+            Settings::read(input.as_bytes()).unwrap().wish(&Arguments::default()).unwrap();
         }
     }
-    let clouds = snippets("yaml");
-    assert!(!clouds.is_empty());
+}
+
+#[test]
+fn the_documents_snippets_are_valid() {
+    let lists: Vec<Value> = snippets("json").iter().map(|list| serde_json::from_str(list).unwrap()).collect();
+    assert!(!lists.is_empty());
+    lists.iter().for_each(is_usable);
+    let (clouds, objects): (Vec<_>, Vec<_>) =
+        snippets("yaml").into_iter().partition(|text| text.starts_with("clouds:"));
+    assert!(!clouds.is_empty() && !objects.is_empty());
     for text in clouds {
         Cloud::read(&text, Some("kubernetes")).unwrap();
+    }
+    for text in objects {
+        let object: Value = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(object["kind"], "NetworkAttachmentDefinition");
+        let list: Value = serde_json::from_str(object["spec"]["config"].as_str().unwrap()).unwrap();
+        assert!(lists.contains(&list), "a list that is in the document, and so is tried elsewhere: {list}");
     }
 }

@@ -5,6 +5,7 @@ mod before;
 mod chained;
 mod clouds;
 mod faults;
+mod guest;
 mod input;
 mod nic;
 mod node;

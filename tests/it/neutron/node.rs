@@ -129,14 +129,19 @@ impl Node {
 
     /// A network of the node: this main plugin, with the addresses of ours.
     pub fn network(&self, name: &str, main: &Value, addresses: &Plugin) {
+        self.network_of("1.1.0", name, main, addresses);
+    }
+
+    /// The same of a version of the specification.
+    pub fn network_of(&self, version: &str, name: &str, main: &Value, addresses: &Plugin) {
         let mut plugin = main.clone();
         plugin["ipam"] = addresses.configuration["ipam"].clone();
-        let list = json!({"cniVersion": "1.1.0", "name": name, "plugins": [plugin]});
+        let list = json!({"cniVersion": version, "name": name, "plugins": [plugin]});
         fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
     }
 
     /// A network whose plugin is this one, with its whole configuration.
-    pub fn network_of(&self, name: &str, plugin: &Value) {
+    pub fn network_with(&self, name: &str, plugin: &Value) {
         let list = json!({"cniVersion": plugin["cniVersion"], "name": name, "plugins": [plugin]});
         fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
     }

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::python::Python;
 use super::service::{Recipe, Service};
 use super::session::{Credentials, Session};
-use super::template;
+use super::{Internal, template};
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::process::{free_port, with_free_ports};
+use crate::vm::{HOST, HOST_IN_GUEST};
 
 /// The domain of all users and projects, by id.
 pub const DOMAIN: &str = "default";
@@ -187,12 +188,22 @@ fn create(admin: &Session, path: &str, object: &Value) -> Result<String> {
 
 /// Points a copy of the template: the public interface to the fault proxies, past which the services talk to each other. Before Keystone starts,
 /// because its API takes seconds for that.
-pub(super) fn point_catalog(python: &Python, state: &Path, keystone: &Service, neutron: &Service) -> Result<()> {
+pub(super) fn point_catalog(
+    python: &Python,
+    state: &Path,
+    internal: Internal,
+    [keystone, neutron]: [&Service; 2],
+) -> Result<()> {
     let database = state.join(DATABASE).display().to_string();
     let mut arguments = vec!["-c".to_owned(), POINT.to_owned(), database];
     for (kind, service, path) in [("identity", keystone, "/v3"), ("network", neutron, "")] {
         for interface in INTERFACES {
-            let base = if interface == "public" { service.faults().url() } else { service.direct_url() };
+            let base = match (interface, kind, internal) {
+                ("public", ..) => service.faults().url(),
+                // Keystone's own is what Neutron asks about tokens.
+                ("internal", "network", Internal::Guest) => service.direct_url().replace(HOST, HOST_IN_GUEST),
+                _ => service.direct_url(),
+            };
             arguments.extend([format!("{base}{path}"), interface.to_owned(), kind.to_owned()]);
         }
     }

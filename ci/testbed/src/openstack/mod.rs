@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::folder::RunFolder;
 use crate::process::{free_port, with_free_ports};
+use crate::vm::{HOST, HOST_IN_GUEST};
 
 pub use helpers::ApplicationCredential;
 pub use keystone::{
@@ -43,6 +44,15 @@ pub enum Database {
     MariaDb,
 }
 
+/// Whom the catalog's internal interface of Neutron is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Internal {
+    /// This machine.
+    Machine,
+    /// A [`Guest`](crate::Guest), which has another name for this machine's loopback.
+    Guest,
+}
+
 /// What an OpenStack is started with.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -52,12 +62,15 @@ pub struct Options {
     pub max_allowed_address_pair: u32,
     /// For how long a token is good, in whole seconds. 2 are too few: Neutron itself logs in with such a token, too.
     pub token_lifetime: Duration,
+    /// Whom the catalog's internal interface of Neutron is for.
+    pub internal: Internal,
 }
 
 impl Default for Options {
     /// SQLite, and what Neutron and Keystone do when nobody says otherwise.
     fn default() -> Self {
-        Self { database: Database::Sqlite, max_allowed_address_pair: 10, token_lifetime: Duration::from_secs(3600) }
+        let (database, internal) = (Database::Sqlite, Internal::Machine);
+        Self { database, max_allowed_address_pair: 10, token_lifetime: Duration::from_secs(3600), internal }
     }
 }
 
@@ -101,6 +114,12 @@ impl OpenStack {
     #[must_use]
     pub fn keystone_url(&self) -> String {
         format!("{}/v3", self.keystone.faults().url())
+    }
+
+    /// The same for a [`Guest`](crate::Guest).
+    #[must_use]
+    pub fn keystone_url_in_guest(&self) -> String {
+        self.keystone_url().replace(HOST, HOST_IN_GUEST)
     }
 
     /// What the catalog names as the public interface of Neutron; through the fault proxy.
@@ -187,7 +206,7 @@ impl Sources {
             max_allowed_address_pair: options.max_allowed_address_pair,
         };
         let neutron = neutron::service(&self.python, folder.path(), workers(options.database), &neutron_config)?;
-        keystone::point_catalog(&self.python, &state, &keystone, &neutron)?;
+        keystone::point_catalog(&self.python, &state, options.internal, [&keystone, &neutron])?;
         // Both load for a second or two, so they do it at the same time.
         keystone.launch()?;
         neutron.launch()?;
