@@ -173,7 +173,7 @@ impl Node {
             files = files.program(&format!("/opt/cni/bin/{name}"), path).unwrap();
         }
         let modules = vec!["dummy", "ipvlan", "veth"];
-        let guest = Guest::start(&Setup { files, modules, uuid: MACHINE.to_owned() }).unwrap()?;
+        let guest = Guest::start(&Setup { files, modules, uuid: MACHINE.to_owned(), nics: Vec::new() }).unwrap()?;
         let node = Node { guest };
         for command in [
             "ip link add eth0 type dummy".to_owned(),

@@ -141,7 +141,7 @@ impl Node {
     }
 
     /// A network whose plugin is this one, with its whole configuration.
-    pub fn network_of(&self, name: &str, plugin: &Value) {
+    pub fn network_with(&self, name: &str, plugin: &Value) {
         let list = json!({"cniVersion": plugin["cniVersion"], "name": name, "plugins": [plugin]});
         fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
     }

@@ -35,6 +35,9 @@ pub struct Setup {
     pub modules: Vec<&'static str>,
     /// What its firmware calls it: a UUID.
     pub uuid: String,
+    /// Hardware addresses of further NICs, of which the first is 0000:00:10.0 on the PCI bus. Behind the first is nobody but 10.77.0.1, behind the
+    /// second 10.78.0.1.
+    pub nics: Vec<String>,
 }
 
 /// What came of a command.
@@ -73,7 +76,8 @@ impl Guest {
         fs::write(&path, files(setup, &cache.join("small"))?.archive()).map_err(Error::file(&path))?;
         drop(lock);
         let run = folder.path();
-        let arguments = [cache.display().to_string(), run.display().to_string(), setup.uuid.clone()];
+        let mut arguments = vec![cache.display().to_string(), run.display().to_string(), setup.uuid.clone()];
+        arguments.extend(setup.nics.iter().cloned());
         let mut qemu = Server::start("guest", &scripts().join("boot-small.sh"), &arguments, run)?;
         let socket = run.join("orders.sock");
         let mut orders = None;
@@ -187,7 +191,7 @@ mod tests {
     fn a_guest_does_what_it_is_told_and_is_given_up_when_it_hangs() {
         let files = Initramfs::default().file("/etc/motto", 0o600, "hello\n");
         let uuid = "0f1e2d3c-4b5a-4697-8877-665544332211";
-        let setup = Setup { files, modules: vec!["dummy"], uuid: uuid.to_owned() };
+        let setup = Setup { files, modules: vec!["dummy"], uuid: uuid.to_owned(), nics: Vec::new() };
         let Some(guest) = Guest::start(&setup).unwrap() else { return };
         let answer = guest.run("cat /etc/motto; echo 'a fault' >&2; exit 3").unwrap();
         let wanted = Answer { code: 3, stdout: "hello\n".to_owned(), stderr: "a fault\n".to_owned() };

@@ -1,5 +1,6 @@
 //! `cni-vm-nic` on a node that is a network namespace, with links whose ports a real Neutron has.
 
+mod device;
 mod races;
 mod support;
 mod way;
@@ -37,7 +38,7 @@ fn a_veth_by_name(stack: &OpenStack, node: &Node) {
     let handover = Handover::new(stack, node, "byname", "10.1.0");
     handover.veth("nic0", "up0", 7);
     let before = lasting(node, "nic0");
-    node.network_of("byname", &handover.configuration(&json!({"name": "nic0"})));
+    node.network_with("byname", &handover.configuration(&json!({"name": "nic0"})));
     let ports = stack.ports("").unwrap();
     node.add_pod("a");
     node.cnitool("status", "byname", "a", "eth0").expect(0);
