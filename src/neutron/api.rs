@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::cni::{CniError, ErrorCode, Route};
+use super::identity::Owner;
 
 /// The id of something in OpenStack: a UUID, so that it can be a part of a path whoever said it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ impl fmt::Display for Id {
 }
 
 /// A port, as far as it is read.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// Its id.
     pub id: Id,
@@ -81,7 +82,7 @@ pub struct Port {
 }
 
 /// An address of a port.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// Its subnet.
     pub subnet_id: Id,
@@ -90,7 +91,7 @@ pub struct Address {
 }
 
 /// A subnet, as far as it is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// Its network.
     pub network: Id,
@@ -105,7 +106,7 @@ pub struct Subnet {
 }
 
 /// A network, as far as it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// Largest packet, in bytes; `None` where Neutron does not tell.
     pub mtu: Option<u32>,
@@ -116,6 +117,8 @@ pub struct Network {
 pub struct NewPort<'p> {
     /// Its network.
     pub network: &'p Id,
+    /// What it is for.
+    pub owner: Owner,
     /// `name`.
     pub name: &'p str,
     /// `device_id`.
@@ -147,7 +150,7 @@ pub struct PortFilter<'p> {
     /// `device_id`.
     pub device: Option<&'p str>,
     /// `device_owner`.
-    pub owner: Option<&'p str>,
+    pub owner: Option<Owner>,
 }
 
 /// How Neutron, or Keystone before it, says no.
@@ -192,13 +195,34 @@ pub enum NeutronError {
     /// The address, the region or the certificates that are configured cannot be right.
     #[error("OpenStack cannot be reached as configured: {0}")]
     Misconfigured(String),
+    /// `RevisionNumberConstraintFailed`: somebody else has written in between.
+    #[error("somebody else changes it all the time")]
+    Changed,
+    /// `AllowedAddressPairExhausted`.
+    #[error("the port would have more `allowed_address_pairs` than Neutron allows")]
+    TooManyPairs,
     /// Another no.
     #[error("OpenStack refused it: {0}")]
     Other(String),
 }
 
+/// What is known of subnets and networks.
+pub trait NetworkFacts {
+    /// A subnet; what it was minutes ago will do.
+    ///
+    /// # Errors
+    /// Its no.
+    fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError>;
+
+    /// A network; what it was minutes ago will do.
+    ///
+    /// # Errors
+    /// Its no.
+    fn network(&self, id: &Id) -> Result<Network, NeutronError>;
+}
+
 /// Neutron.
-pub trait Neutron {
+pub trait Neutron: NetworkFacts {
     /// Makes a port.
     ///
     /// # Errors
@@ -216,18 +240,6 @@ pub trait Neutron {
     /// # Errors
     /// Its no.
     fn delete_port(&self, id: &Id) -> Result<(), NeutronError>;
-
-    /// A subnet; what it was minutes ago will do.
-    ///
-    /// # Errors
-    /// Its no.
-    fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError>;
-
-    /// A network; what it was minutes ago will do.
-    ///
-    /// # Errors
-    /// Its no.
-    fn network(&self, id: &Id) -> Result<Network, NeutronError>;
 }
 
 impl NeutronError {
@@ -262,6 +274,11 @@ impl NeutronError {
             NeutronError::Unavailable(_) | NeutronError::Unreachable(_) => {
                 (ErrorCode::TryAgainLater, "it will be tried again")
             }
+            NeutronError::Changed => (ErrorCode::TryAgainLater, "it will be tried again"),
+            NeutronError::TooManyPairs => (
+                ErrorCode::Refused,
+                "raise `max_allowed_address_pair` in neutron.conf (10 unless it is set), or let out ranges instead of addresses",
+            ),
             NeutronError::Other(_) => (ErrorCode::Refused, "see Neutron's log"),
         }
     }

@@ -8,18 +8,36 @@ use sha2::{Digest, Sha256};
 use super::api::Port;
 use super::cni::Attachment;
 
-/// `device_owner` of the ports that Pods use.
-pub const PORT_OWNER: &str = "cilium-ipam:pod";
+/// What a port is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// An interface of a container, for which it was made.
+    Pod,
+    /// The node's warm pool, whoever has it at the moment: that is a matter of the node alone.
+    Pool,
+}
+
+impl Owner {
+    /// `device_owner`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Owner::Pod => "cilium-ipam:pod",
+            Owner::Pool => "cilium-ipam:pool",
+        }
+    }
+}
 
 /// Longest text in a field of a port, in characters (Neutron 29: `name`, `device_id`, `device_owner`).
 const LONGEST_FIELD: usize = 255;
 
-/// How ports of an attachment are found again.
+/// How ports of an attachment, or of a place in a pool, are found again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// What it is for.
+    pub owner: Owner,
     /// The node and the network's name on it; the port's `name`. All ports of a node have the same, so they are found by it.
     pub name: String,
-    /// The container and its interface; the port's `device_id`.
+    /// The container and its interface, or the place in the pool; the port's `device_id`.
     pub device: String,
 }
 
@@ -48,7 +66,13 @@ impl fmt::Display for RunId {
 impl Identity {
     /// Of an attachment to this network on this node.
     pub fn new(node: &str, network_name: &str, attachment: &Attachment) -> Identity {
-        Identity { name: Identity::name_of(node, network_name), device: attachment.to_string() }
+        let name = Identity::name_of(node, network_name);
+        Identity { owner: Owner::Pod, name, device: attachment.to_string() }
+    }
+
+    /// Of a new place in the pool of the ports with this name.
+    pub fn in_pool(name: &str, random: u64) -> Identity {
+        Identity { owner: Owner::Pool, name: name.to_owned(), device: format!("place-{random:016x}") }
     }
 
     /// What all ports of a network on a node have in common.
@@ -59,8 +83,8 @@ impl Identity {
 
     /// Whether a port is of this attachment, letter by letter: databases take `A` for `a`.
     pub fn is_of(&self, port: &Port) -> bool {
-        let Identity { name, device } = self;
-        port.device_owner == PORT_OWNER && port.device_id == *device && port.name == *name
+        let Identity { owner, name, device } = self;
+        port.device_owner == owner.as_str() && port.device_id == *device && port.name == *name
     }
 
     /// The hardware address of its port: the same whenever it is asked for, so that a second creation collides with the first. Another

@@ -7,13 +7,20 @@ pub mod cni;
 mod api;
 mod clouds;
 mod identity;
+mod life;
+mod pairs;
 mod settings;
 mod verbs;
+mod warm;
 
 pub use api::{
-    Address as PortAddress, Id, Network, Neutron, NeutronError, NewPort, NotAnId, Port, PortFilter, Subnet, Wanted,
+    Address as PortAddress, Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, NotAnId, Port, PortFilter,
+    Subnet, Wanted,
 };
 pub use clouds::{Access, Cloud, CloudsFault, Named, Project, Trust};
-pub use identity::{Identity, PORT_OWNER, RunId};
-pub use settings::{RouteMtu, Settings, Source, Wish};
-pub use verbs::{Collected, Patience, Verdict, add, check, collect_garbage, delete};
+pub use identity::{Identity, Owner, RunId};
+pub use life::{Beginnings, Life, Netns, Remembered, Suspects, Trace};
+pub use pairs::{GuardedPort, GuardedPorts, Kept as KeptPairs, Pair, PairsChange, PortSecurity, keep_pairs};
+pub use settings::{Chores, GuardedInterface, PairsChore, RouteMtu, Settings, Source, Wish};
+pub use verbs::{Added, Collected, Patience, Verdict, add, check, collect_garbage, delete, outcome};
+pub use warm::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};

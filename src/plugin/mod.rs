@@ -5,30 +5,33 @@ mod files;
 mod http;
 mod kept;
 mod login;
+mod names;
+mod node;
+mod place;
+mod pool;
+mod running;
+mod traces;
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use self::files::read_secret;
+use self::running::Running;
+use crate::neutron::cni::{CniError, Command, Environment, ErrorCode, SpecVersion};
+use crate::neutron::{Cloud, Settings, Source};
+
 pub use self::files::read_small;
-use self::files::{Locked, node_name, read_secret, state_folder};
 pub use self::http::HttpNeutron;
 pub use self::login::Keeping;
-use crate::neutron::cni::{CniError, Command, Dns, Environment, ErrorCode, SpecVersion};
-use crate::neutron::{Cloud, Identity, NeutronError, RunId, Settings, Source, add, check, collect_garbage, delete};
+pub use node::main as node_main;
 
 /// Longest input that is read, in bytes.
 const LONGEST_INPUT: u64 = 16 * 1024 * 1024;
 
 /// What is kept of the deadline for taking back what was made.
 const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
-
-/// How long STATUS waits for Keystone: kubelet asks every few seconds.
-const FOR_STATUS: Duration = Duration::from_secs(3);
-
-/// Keeps the name of the node.
-const NODE_FILE: &str = "node.json";
 
 /// Runs once, as a runtime runs it.
 pub fn main() -> ExitCode {
@@ -60,126 +63,6 @@ fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
         Command::Add | Command::Del | Command::Version => {}
     }
     Running::new(settings, began)?.answer(&environment)
-}
-
-/// A request that is being answered.
-struct Running {
-    settings: Settings,
-    /// What the node is called now.
-    named: String,
-    /// What its ports call it.
-    node: String,
-    /// For what is asked.
-    neutron: HttpNeutron,
-    /// For taking back, when the time of the other is over.
-    last: HttpNeutron,
-    until: Instant,
-}
-
-impl Running {
-    fn new(settings: Settings, began: Instant) -> Result<Running, CniError> {
-        let node = match &settings.node {
-            Some(node) => node.clone(),
-            None => node_name()?,
-        };
-        let named = settings.cluster.as_ref().map_or(node.clone(), |cluster| format!("{cluster}/{node}"));
-        // Ports were made by the name that the node had first.
-        let node = kept::read(&settings.state.join(NODE_FILE)).unwrap_or_else(|| named.clone());
-        let until = began + settings.deadline - FOR_TAKING_BACK;
-        let cloud = cloud(&settings.source)?;
-        let neutron = HttpNeutron::new(cloud, Keeping::In(settings.state.clone()), until)?;
-        let last = neutron.until(began + settings.deadline);
-        Ok(Running { settings, named, node, neutron, last, until })
-    }
-
-    fn answer(&self, environment: &Environment) -> Result<String, CniError> {
-        let Running { settings, neutron, .. } = self;
-        let missing = || CniError::new(ErrorCode::InvalidEnvironment, "no attachment is named", "");
-        let identity = || {
-            let attachment = environment.attachment.as_ref().ok_or_else(missing)?;
-            Ok::<_, CniError>(Identity::new(&self.node, &settings.network_name, attachment))
-        };
-        match environment.command {
-            Command::Add => self.add(environment, &identity()?),
-            Command::Del => {
-                let identity = identity()?;
-                // Without a lock, as on a full disk, an address is given back all the same.
-                let _locks = self.locks(&identity).ok();
-                Ok(delete(neutron, &identity).map(|()| String::new())?)
-            }
-            Command::Check => check(neutron, &identity()?, settings.given()?.as_ref()).map(|()| String::new()),
-            Command::Gc => self.collect_garbage(),
-            Command::Status => self.status(environment),
-            Command::Version => Ok(String::new()),
-        }
-    }
-
-    fn add(&self, environment: &Environment, identity: &Identity) -> Result<String, CniError> {
-        let mut wish = self.settings.wish(&environment.arguments)?;
-        if let Some(path) = &wish.resolv_conf {
-            wish.dns = Some(Dns::of_resolv_conf(&read_small(path)?));
-        }
-        let _locks = self.locks(identity)?;
-        self.keeps_its_name()?;
-        let outcome = add(&self.neutron, &self.last, &wish, identity, &RunId::new(fastrand::u64(..)))?;
-        Ok(outcome.to_text(self.settings.version))
-    }
-
-    /// A node that gets another name would not find the ports that it has.
-    fn keeps_its_name(&self) -> Result<(), CniError> {
-        let path = self.settings.state.join(NODE_FILE);
-        if self.named != self.node {
-            let message = format!("this node's ports are called {}, and its name is {} now", self.node, self.named);
-            let details =
-                format!("give it its name back, or remove {} when no Pod has an address any more", path.display());
-            return Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
-        }
-        if !path.exists() {
-            kept::keep(&path, &self.named).map_err(|why| files::fault(&path.display().to_string(), &why))?;
-        }
-        Ok(())
-    }
-
-    /// One at a time for each attachment: a runtime that lost its patience may ask again while the first one still runs. And none while garbage
-    /// is collected.
-    fn locks(&self, identity: &Identity) -> Result<[Locked; 2], CniError> {
-        let folder = state_folder(&self.settings.state)?;
-        let garbage = Locked::shared(&self.garbage_lock(&folder), self.until)?;
-        // As many files as there are pairs of digits, whatever comes and goes.
-        let attachment = folder.join(format!("attachment-{}.lock", &identity.file_name()[..2]));
-        Ok([garbage, Locked::alone(&attachment, self.until)?])
-    }
-
-    fn collect_garbage(&self) -> Result<String, CniError> {
-        let Some(valid) = self.settings.valid()? else { return Ok(String::new()) };
-        let folder = state_folder(&self.settings.state)?;
-        let _lock = Locked::alone(&self.garbage_lock(&folder), self.until)?;
-        let name = Identity::name_of(&self.node, &self.settings.network_name);
-        match collect_garbage(&self.neutron, &name, &valid)?.faults.into_iter().next() {
-            Some(fault) => Err(fault.into()),
-            None => Ok(String::new()),
-        }
-    }
-
-    /// Whether an ADD could work, as far as this node knows. That OpenStack does not answer is no fault here: a node that says so is taken out
-    /// of its cluster, and with it all that runs there and needs no new address.
-    fn status(&self, environment: &Environment) -> Result<String, CniError> {
-        self.settings.wish(&environment.arguments)?;
-        let folder = state_folder(&self.settings.state)?;
-        Locked::is_possible(&self.garbage_lock(&folder))?;
-        match self.neutron.until(Instant::now() + FOR_STATUS).log_in() {
-            Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(String::new()),
-            Err(fault) => {
-                let CniError { message, details, .. } = fault.into();
-                Err(CniError::new(ErrorCode::NotAvailable, message, details))
-            }
-        }
-    }
-
-    /// Of this network: collecting for one keeps no other waiting.
-    fn garbage_lock(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("garbage-{}.lock", self.settings.network_name))
-    }
 }
 
 fn cloud(source: &Source) -> Result<Cloud, CniError> {

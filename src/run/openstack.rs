@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use crate::cluster::ClusterError;
 use crate::desired::Desired;
 use crate::net::Block;
-use crate::neutron::{Cloud, Id, Neutron, NeutronError, Subnet};
+use crate::neutron::{Cloud, Id, NetworkFacts, NeutronError, Subnet};
 use crate::observed::{SeenSubnet, SeenSubnets};
 use crate::plugin::{HttpNeutron, Keeping, read_small};
 

@@ -18,14 +18,14 @@ const KUBELET: &str = "system:node:n1";
 const VIEWER: &str = "viewer";
 
 /// A server that notes every request, and the file that it notes them in.
-struct Installed {
-    server: Server,
+pub struct Installed {
+    pub server: Server,
     audit: Folder,
 }
 
 impl Installed {
     /// Installs the chart, with these flags besides.
-    fn new(cilium: &CiliumInstallation, flags: &str) -> Installed {
+    pub fn new(cilium: &CiliumInstallation, flags: &str) -> Installed {
         let audit = Folder::new(&[]);
         audit.write("policy.json", r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#);
         let path = |name: &str| audit.join(name).display().to_string();

@@ -5,6 +5,7 @@
 //! cannot mistake another run's server for this one either.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -141,14 +142,31 @@ impl ControlPlane {
     /// # Errors
     /// When the server gives no token.
     pub fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token = self.service_account_token(namespace, name)?;
+        self.write_kubeconfig(&format!("{namespace}-{name}"), &token)
+    }
+
+    /// Writes a ServiceAccount's token and the server's certificate authority into a folder, as Kubernetes puts them into a Pod.
+    ///
+    /// # Errors
+    /// When the server gives no token, or a file cannot be written.
+    pub fn write_service_account(&self, namespace: &str, name: &str, folder: &Path) -> Result<()> {
+        let token = self.service_account_token(namespace, name)?;
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        for (file, text) in [("token", &token), ("ca.crt", &self.certificates.authority)] {
+            let path = folder.join(file);
+            fs::write(&path, text).map_err(Error::file(&path))?;
+        }
+        Ok(())
+    }
+
+    fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 7200}});
         let answer = self.create(&path, &request)?;
-        match answer["status"]["token"].as_str() {
-            Some(token) => self.write_kubeconfig(&format!("{namespace}-{name}"), token),
-            None => Err(Error::unreadable(path, "no token in the answer")),
-        }
+        let token = answer["status"]["token"].as_str().map(str::to_owned);
+        token.ok_or_else(|| Error::unreadable(path, "no token in the answer"))
     }
 
     /// A client with the token of one of [`Options::users`].

@@ -47,6 +47,8 @@ pub struct Environment {
     pub command: Command,
     /// What it is about; `None` for commands that are about all.
     pub attachment: Option<Attachment>,
+    /// The network namespace of the container, as a path; of one that is going it may not be said.
+    pub netns: Option<String>,
     /// What is said besides.
     pub arguments: Arguments,
 }
@@ -72,7 +74,8 @@ impl Environment {
             Command::Add => Arguments::read(&value("CNI_ARGS")).map_err(|why| fault(why.to_string()))?,
             _ => Arguments::default(),
         };
-        Ok(Environment { command, attachment, arguments })
+        let netns = Some(value("CNI_NETNS")).filter(|path| !path.is_empty());
+        Ok(Environment { command, attachment, netns, arguments })
     }
 }
 

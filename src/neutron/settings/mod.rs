@@ -5,6 +5,7 @@
 //! giving addresses back.
 
 mod access;
+mod chores;
 mod wish;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use super::cni::{Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of};
 
 pub use access::Source;
+pub use chores::{Chores, GuardedInterface, PairsChore};
 pub use wish::{RouteMtu, Wish};
 
 /// Where tokens and locks are kept unless the configuration says otherwise.
@@ -102,6 +104,14 @@ impl Settings {
     /// A configuration, or a request, that cannot be used.
     pub fn wish(&self, arguments: &Arguments) -> Result<Wish, CniError> {
         Wish::read(&self.written, arguments)
+    }
+
+    /// What is asked of the daemon on the node.
+    ///
+    /// # Errors
+    /// Something that cannot be.
+    pub fn chores(&self) -> Result<Chores, CniError> {
+        Chores::read(&self.written["ipam"])
     }
 
     /// The version is needed for a command.

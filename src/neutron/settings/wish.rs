@@ -12,7 +12,7 @@ use crate::neutron::api::Id;
 use crate::neutron::cni::{Arguments, CniError, Dns, Route, address_of};
 
 /// Fields of `ipam` that are read elsewhere; the last four the plugin of 2020 took without a use for them, and so do we.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 17] = [
     "type",
     "name",
     "openstackConf",
@@ -24,6 +24,8 @@ const OTHERS: [&str; 15] = [
     "cluster",
     "stateDirectory",
     "deadlineSeconds",
+    "warmPool",
+    "allowedAddressPairs",
     "subnet",
     "rangeStart",
     "rangeEnd",

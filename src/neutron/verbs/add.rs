@@ -17,6 +17,15 @@ use crate::neutron::settings::Wish;
 /// How many hardware addresses are tried before it is given up. Two of 2^46 hardly ever meet.
 const ATTEMPTS: u32 = 4;
 
+/// A port that is there, and what it gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The port.
+    pub port: Port,
+    /// What an interface gets of it.
+    pub outcome: IpamOutcome,
+}
+
 /// Makes the port, or finds the one that was made, and says what the interface gets. What this run made is taken back when anything fails,
 /// with the patience of `last`.
 ///
@@ -28,10 +37,13 @@ pub fn add<N: Neutron + Patience>(
     wish: &Wish,
     identity: &Identity,
     run: &RunId,
-) -> Result<IpamOutcome, CniError> {
+) -> Result<Added, CniError> {
     let adding = Adding { neutron, wish, identity, run, made: Cell::new(Made::Nothing) };
-    let outcome = adding.port().map_err(CniError::from).and_then(|port| outcome(neutron, wish, &port));
-    outcome.map_err(|error| match adding.made.get() {
+    let added = adding.port().map_err(CniError::from).and_then(|port| {
+        let outcome = outcome(neutron, wish, &port)?;
+        Ok(Added { port, outcome })
+    });
+    added.map_err(|error| match adding.made.get() {
         Made::Nothing => error,
         made => match take_back(last, identity, run, made) {
             Ok(()) => error,
@@ -212,6 +224,7 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         let wanted = asked.chain(others.map(|(id, _)| Wanted::Subnet(id))).collect();
         NewPort {
             network,
+            owner: self.identity.owner,
             name: &self.identity.name,
             device: &self.identity.device,
             description: self.run.as_str(),

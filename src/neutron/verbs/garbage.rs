@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Patience, answered};
 use crate::neutron::api::{Id, Neutron, NeutronError, PortFilter};
 use crate::neutron::cni::Attachment;
-use crate::neutron::identity::PORT_OWNER;
+use crate::neutron::identity::Owner;
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub fn collect_garbage(
     valid: &BTreeSet<Attachment>,
 ) -> Result<Collected, NeutronError> {
     let valid: BTreeSet<String> = valid.iter().map(ToString::to_string).collect();
-    let filter = PortFilter { name: Some(name), owner: Some(PORT_OWNER), device: None };
+    let filter = PortFilter { name: Some(name), owner: Some(Owner::Pod), device: None };
     let mut collected = Collected::default();
     for port in answered(neutron, |neutron| neutron.ports(&filter))? {
-        let is_ours = port.name == name && port.device_owner == PORT_OWNER;
+        let is_ours = port.name == name && port.device_owner == Owner::Pod.as_str();
         if !is_ours || valid.contains(&port.device_id) {
             continue;
         }

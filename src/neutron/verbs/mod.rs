@@ -7,12 +7,13 @@ mod garbage;
 mod outcome;
 
 use super::api::{Neutron, NeutronError, Port, PortFilter};
-use super::identity::{Identity, PORT_OWNER};
+use super::identity::Identity;
 
-pub use add::add;
+pub use add::{Added, add};
 pub use check::check;
 pub use delete::delete;
 pub use garbage::{Collected, collect_garbage};
+pub use outcome::outcome;
 
 /// Time, as far as it matters: when to try again, and when to give up.
 pub trait Patience {
@@ -29,9 +30,9 @@ pub enum Verdict {
     Over,
 }
 
-/// The ports of an attachment, oldest first.
+/// The ports of an attachment or of a place in a pool, oldest first.
 fn ports_of(neutron: &impl Neutron, identity: &Identity) -> Result<Vec<Port>, NeutronError> {
-    let filter = PortFilter { name: Some(&identity.name), device: Some(&identity.device), owner: Some(PORT_OWNER) };
+    let filter = PortFilter { name: Some(&identity.name), device: Some(&identity.device), owner: Some(identity.owner) };
     let mut ports = neutron.ports(&filter)?;
     ports.retain(|port| identity.is_of(port));
     ports.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));

@@ -6,17 +6,20 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{Patience, answered};
-use crate::neutron::api::{Address as PortAddress, Id, Neutron, NeutronError, Port, Subnet};
+use crate::neutron::api::{Address as PortAddress, Id, NetworkFacts, NeutronError, Port, Subnet};
 use crate::neutron::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route};
 use crate::neutron::settings::{RouteMtu, Wish};
 
-/// Says it, or what the port lacks.
-pub(super) fn outcome(neutron: &(impl Neutron + Patience), wish: &Wish, port: &Port) -> Result<IpamOutcome, CniError> {
+/// Says it.
+///
+/// # Errors
+/// What the port lacks, and subnets of which nothing is known.
+pub fn outcome(facts: &(impl NetworkFacts + Patience), wish: &Wish, port: &Port) -> Result<IpamOutcome, CniError> {
     has_what_was_asked_for(wish, port)?;
     let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
     for fixed in &port.fixed_ips {
         if !subnets.contains_key(&fixed.subnet_id) {
-            let subnet = answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?;
+            let subnet = answered(facts, |facts| facts.subnet(&fixed.subnet_id))?;
             subnets.insert(&fixed.subnet_id, subnet);
         }
     }
@@ -32,7 +35,7 @@ pub(super) fn outcome(neutron: &(impl Neutron + Patience), wish: &Wish, port: &P
     let mtu = match wish.route_mtu {
         RouteMtu::Unsaid => None,
         RouteMtu::Fixed(mtu) => Some(mtu),
-        RouteMtu::OfNetwork => answered(neutron, |neutron| neutron.network(&port.network_id))?.mtu,
+        RouteMtu::OfNetwork => answered(facts, |facts| facts.network(&port.network_id))?.mtu,
     };
     let mut routes: Vec<Route> = Vec::new();
     for route in wish.routes.iter().chain(subnets.values().flat_map(|subnet| &subnet.routes)) {

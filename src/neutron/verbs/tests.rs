@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::neutron::api::{Address, Id, Network, NewPort, Subnet, Wanted};
+use crate::neutron::api::{Address, Id, Network, NetworkFacts, NewPort, Subnet, Wanted};
 use crate::neutron::cni::{Arguments, Attachment, ErrorCode};
-use crate::neutron::identity::RunId;
+use crate::neutron::identity::{Owner, RunId};
 use crate::neutron::settings::{Settings, Wish};
 
 const NETWORKS: [&str; 2] = ["782ec9ac-44f9-4318-8c67-a2fed2ccca4f", "882ec9ac-44f9-4318-8c67-a2fed2ccca4f"];
@@ -134,7 +134,7 @@ impl Neutron for Simulated {
             id: format!("00000000-0000-4000-8000-{:012x}", self.count.get()).parse().unwrap(),
             network_id: port.network.clone(),
             device_id: port.device.to_owned(),
-            device_owner: PORT_OWNER.to_owned(),
+            device_owner: port.owner.as_str().to_owned(),
             name: port.name.to_owned(),
             description: port.description.to_owned(),
             fixed_ips: Vec::new(),
@@ -162,7 +162,7 @@ impl Neutron for Simulated {
         ports.retain(|port| {
             is_meant(filter.name, &port.name)
                 && is_meant(filter.device, &port.device_id)
-                && is_meant(filter.owner, &port.device_owner)
+                && is_meant(filter.owner.map(Owner::as_str), &port.device_owner)
         });
         Ok(ports)
     }
@@ -174,7 +174,9 @@ impl Neutron for Simulated {
         }
         if fate == Fate::Fine { Ok(()) } else { lost() }
     }
+}
 
+impl NetworkFacts for Simulated {
     fn subnet(&self, _: &Id) -> Result<Subnet, NeutronError> {
         if self.fate() != Fate::Fine {
             return lost();

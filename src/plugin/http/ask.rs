@@ -32,6 +32,8 @@ pub struct HttpNeutron {
 pub(super) enum Question<'q> {
     Get(&'q [(&'q str, String)]),
     Post(Value),
+    /// If its revision is still this one.
+    Put(Value, u64),
     Delete,
 }
 
@@ -128,6 +130,10 @@ impl HttpNeutron {
                 let request = agent.post(&url).header(token.0, token.1);
                 request.header("Content-Type", "application/json").send(body.to_string())
             }
+            Question::Put(body, revision) => {
+                let request = agent.put(&url).header(token.0, token.1).header("Content-Type", "application/json");
+                request.header("If-Match", format!("revision_number={revision}")).send(body.to_string())
+            }
             // Neutron answers 400 to a DELETE with a body, be it empty.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
@@ -173,4 +179,18 @@ fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
     });
     let certificates: Vec<Certificate<'static>> = certificates.collect();
     if certificates.is_empty() { Err(unreadable(&"there are none")) } else { Ok(certificates) }
+}
+
+/// What another service says to a GET with a bearer token, its certificate being signed by one in this file.
+pub(in crate::plugin) fn get_json(
+    url: &str,
+    token: &str,
+    certificates_in: &str,
+    wait: Duration,
+) -> Result<(u16, Value), NeutronError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
+    let tls = tls.root_certs(RootCerts::from(certificates(certificates_in)?)).build();
+    let answer = agent(&tls, wait).get(url).header("Authorization", format!("Bearer {token}")).call();
+    read(answer).map(|(status, body)| (status.as_u16(), body))
 }

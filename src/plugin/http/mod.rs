@@ -3,6 +3,7 @@
 mod ask;
 mod keystone;
 mod objects;
+mod pairs;
 mod rest;
 
 use std::time::Duration;
@@ -16,10 +17,12 @@ use self::ask::Question;
 use self::objects::{WrittenNetwork, WrittenSubnet, nonsense, object};
 use super::kept;
 use crate::neutron::{
-    Id, Network, Neutron, NeutronError, NewPort, PORT_OWNER, Patience, Port, PortFilter, Subnet, Verdict, Wanted,
+    Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, Owner, Patience, Port, PortFilter, Subnet, Verdict,
+    Wanted,
 };
 
 pub use ask::HttpNeutron;
+pub(super) use ask::get_json;
 pub(super) use keystone::Session;
 
 /// Ports of one page of a list.
@@ -62,8 +65,8 @@ impl Neutron for HttpNeutron {
 
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
         let PortFilter { name, device, owner } = filter;
-        let filters = [("name", name), ("device_id", device), ("device_owner", owner)];
-        let filters = filters.into_iter().filter_map(|(key, value)| Some((key, (*value)?.to_owned())));
+        let filters = [("name", *name), ("device_id", *device), ("device_owner", owner.map(Owner::as_str))];
+        let filters = filters.into_iter().filter_map(|(key, value)| Some((key, value?.to_owned())));
         let mut query: Vec<(&str, String)> = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
         query.push(("limit", PAGE.to_string()));
         let mut ports: Vec<Port> = Vec::new();
@@ -88,7 +91,9 @@ impl Neutron for HttpNeutron {
             Err(error) => Err(error),
         }
     }
+}
 
+impl NetworkFacts for HttpNeutron {
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
         self.lately::<WrittenSubnet>("subnet", id).map(WrittenSubnet::subnet)
     }
@@ -128,9 +133,9 @@ impl HttpNeutron {
 }
 
 fn written(port: &NewPort<'_>) -> Value {
-    let NewPort { network, name, device, description, mac, wanted, security_groups } = port;
+    let NewPort { network, owner, name, device, description, mac, wanted, security_groups } = port;
     let mut body = json!({
-        "network_id": network, "name": name, "device_id": device, "device_owner": PORT_OWNER,
+        "network_id": network, "name": name, "device_id": device, "device_owner": owner.as_str(),
         "description": description, "admin_state_up": true,
     });
     if let Some(mac) = mac {

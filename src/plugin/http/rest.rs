@@ -47,6 +47,8 @@ pub(super) fn fault(status: StatusCode, body: &Value) -> NeutronError {
         ("MacAddressInUse", _) => NeutronError::MacInUse,
         ("PortNotFound", _) => NeutronError::NoSuchPort,
         ("InvalidIpForNetwork" | "InvalidIpForSubnet", _) => NeutronError::InvalidAddress,
+        ("RevisionNumberConstraintFailed", _) | (_, StatusCode::PRECONDITION_FAILED) => NeutronError::Changed,
+        ("AllowedAddressPairExhausted", _) => NeutronError::TooManyPairs,
         (_, StatusCode::UNAUTHORIZED) => NeutronError::Unauthorized,
         (_, StatusCode::FORBIDDEN) => NeutronError::Forbidden(said()),
         (_, StatusCode::NOT_FOUND) => NeutronError::NotFound(said()),

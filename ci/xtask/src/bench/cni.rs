@@ -1,5 +1,5 @@
 //! `bench cni`: how long an ADD of `cni-ipam-neutron` takes against one raw POST of a port with a token, on a real Neutron with MariaDB; how
-//! quickly the plugin starts, and how large it is.
+//! quickly the plugin starts, and how large it is. Then the same with a port of the warm pool.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,6 +17,8 @@ use crate::samples::Samples;
 /// Turns of each.
 pub const TURNS: usize = 60;
 const RATIO_LIMIT: f64 = 1.15;
+const WARM_PORTS: usize = 4;
+const WARM_LIMIT: f64 = 0.1;
 const START_LIMIT_MS: f64 = 5.0;
 const SIZE_LIMIT_MB: f64 = 8.0;
 
@@ -58,18 +60,44 @@ pub fn run(program: &Path, turns: usize) -> Result<()> {
         plugin.run("DEL")?;
         start.add(timed(|| plugin.run("VERSION"))?);
     }
+    let warm = warm(&stack, &network, program, turns)?;
     println!("raw POST of a port, ms: {}", raw.spread());
+    println!("ADD with a port of the warm pool, ms: {}", warm.spread());
     println!("ADD, from the start of the plugin to its end, ms: {}", add.spread());
     println!("VERSION, from the start of the plugin to its end, ms: {}", start.spread());
     Line::new("cni")
         .with("turns", turns)
         .at_most("ratio", add.median() / raw.median(), "limit", RATIO_LIMIT)
+        .at_most("warm_ratio", warm.median() / raw.median(), "warm_limit", WARM_LIMIT)
         .measured("post_ms", raw.median())
+        .measured("warm_ms", warm.median())
         .measured("add_ms", add.median())
         .at_most("start_ms", start.median(), "start_limit", START_LIMIT_MS)
         .at_most("size_mb", size_mb(program)?, "size_limit", SIZE_LIMIT_MB)
         .print();
     Ok(())
+}
+
+/// ADDs of ports that the daemon beside the plugin has made.
+fn warm(stack: &OpenStack, network: &str, program: &Path, turns: usize) -> Result<Samples> {
+    let folder = tempfile::tempdir()?;
+    let mut configuration: Value = serde_json::from_str(&configuration(stack, network, folder.path()))?;
+    configuration["ipam"]["warmPool"] = json!({"free": WARM_PORTS});
+    let networks = folder.path().join("net.d");
+    std::fs::create_dir(&networks)?;
+    std::fs::write(networks.join("10.conf"), configuration.to_string())?;
+    let mut daemon = Command::new(program.with_file_name("neutron-node"));
+    daemon.args(["--once", "--networks"]).arg(&networks).env_clear();
+    ensure!(daemon.status().context("neutron-node does not start")?.success(), "neutron-node fills no pool");
+    let plugin = Plugin { program, configuration: configuration.to_string() };
+    let faults = stack.neutron().faults();
+    let (mut warm, asked) = (Samples::default(), faults.count("*", "/"));
+    for _ in 0..turns {
+        warm.add(timed(|| plugin.run("ADD"))?);
+        plugin.run("DEL")?;
+    }
+    ensure!(faults.count("*", "/") == asked, "Neutron was asked");
+    Ok(warm)
 }
 
 fn configuration(stack: &OpenStack, network: &str, state: &Path) -> String {

@@ -16,7 +16,9 @@ pub struct Arguments {
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.arguments.iter().any(|argument| argument == "cni" || argument == "all") {
-        cargo::run("build --profile plugin --no-default-features --features neutron --bin cni-ipam-neutron")?;
+        cargo::run(
+            "build --profile plugin --no-default-features --features neutron --bin cni-ipam-neutron --bin neutron-node",
+        )?;
     }
     companion::run("bench", &arguments.arguments)
 }

@@ -1,0 +1,89 @@
+//! The networks of a node whose addresses are Neutron's: found where runtimes find them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::neutron::Settings;
+use crate::neutron::cni::CniError;
+use crate::plugin::files::{self, read_small};
+
+/// How the names of configurations end (libcni).
+const ENDS: [&str; 3] = ["conf", "conflist", "json"];
+
+/// How the plugin is called: by its own name, or as that of 2020 was.
+const PLUGIN: &str = "ipam-neutron";
+
+/// By their names; a file that cannot be read is told by its own.
+pub(super) type Networks = BTreeMap<String, Result<Settings, CniError>>;
+
+/// Those of a folder.
+pub(super) fn networks(folder: &Path) -> Result<Networks, CniError> {
+    let unreadable = |why| files::fault(&folder.display().to_string(), &why);
+    let mut networks = Networks::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let is_one = path.extension().is_some_and(|end| ENDS.iter().any(|known| end == *known));
+        if is_one {
+            networks.extend(of_file(&path));
+        }
+    }
+    Ok(networks)
+}
+
+fn of_file(path: &PathBuf) -> Networks {
+    let text = match read_small(path) {
+        Ok(text) => text,
+        Err(fault) => return Networks::from([(path.display().to_string(), Err(fault))]),
+    };
+    // Runtimes complain of what is not JSON; ours it cannot be.
+    let written: Value = serde_json::from_str(&text).unwrap_or_default();
+    let plugins = match &written["plugins"] {
+        Value::Array(plugins) => plugins.clone(),
+        _ => vec![written.clone()],
+    };
+    let ours = plugins.into_iter().filter(is_ours);
+    ours.map(|mut plugin| {
+        for key in ["name", "cniVersion"] {
+            plugin[key] = written[key].clone();
+        }
+        let settings = Settings::read(plugin.to_string().as_bytes());
+        let name =
+            settings.as_ref().map_or_else(|_| path.display().to_string(), |settings| settings.network_name.clone());
+        (name, settings)
+    })
+    .collect()
+}
+
+fn is_ours(plugin: &Value) -> bool {
+    plugin["ipam"]["type"].as_str().is_some_and(|kind| kind.ends_with(PLUGIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_single_plugins_are_read_and_others_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, value: &Value| fs::write(folder.path().join(name), value.to_string()).unwrap();
+        let ours = json!({"type": "cni-ipam-neutron", "networks": []});
+        let ptp = json!({"type": "ptp", "ipam": ours});
+        write("1.conflist", &json!({"cniVersion": "1.1.0", "name": "one", "plugins": [ptp, {"type": "tuning"}]}));
+        write("2.conf", &json!({"cniVersion": "0.3.1", "name": "two", "ipam": {"type": "ipam-neutron"}}));
+        write("3.conf", &json!({"cniVersion": "1.1.0", "name": "three", "ipam": {"type": "host-local"}}));
+        write("4.conf.bak", &json!({"cniVersion": "1.1.0", "name": "four", "ipam": {"type": "ipam-neutron"}}));
+        write("5.json", &json!({"name": "five", "ipam": {"type": "ipam-neutron"}}));
+        fs::write(folder.path().join("6.conf"), "{").unwrap();
+        let networks = networks(folder.path()).unwrap();
+        let five = folder.path().join("5.json").display().to_string();
+        let told: Vec<(&str, bool)> = networks.iter().map(|(name, read)| (name.as_str(), read.is_ok())).collect();
+        let mut expected = vec![("one", true), ("two", true), (five.as_str(), false)];
+        expected.sort_unstable();
+        assert_eq!(told, expected);
+    }
+}

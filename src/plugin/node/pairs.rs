@@ -1,0 +1,115 @@
+//! The `allowed_address_pairs` of the VM's port: what this daemon has written there it remembers, and touches nothing else.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::say;
+use crate::neutron::cni::{CniError, ErrorCode, InterfaceName};
+use crate::neutron::{Chores, GuardedInterface, Id, KeptPairs, Port, keep_pairs};
+use crate::plugin::files::{self, read_small, state_folder};
+use crate::plugin::http::HttpNeutron;
+use crate::plugin::kept;
+use crate::plugin::place::Place;
+
+/// Keeps the pairs of one port for one purpose.
+pub(super) struct PairsKeeper {
+    port: Id,
+    ranges: Option<BTreeSet<IpNet>>,
+    record: PathBuf,
+    purpose: String,
+}
+
+impl PairsKeeper {
+    /// For a network, if it asks for it.
+    pub(super) fn of(chores: &Chores, place: &Place, neutron: &HttpNeutron) -> Result<Option<PairsKeeper>, CniError> {
+        let Some(chore) = &chores.pairs else { return Ok(None) };
+        let folder = state_folder(place.state())?;
+        let keeper = PairsKeeper::new(&chore.on, folder, &place.port_name(), neutron)?;
+        Ok(Some(PairsKeeper { ranges: chore.ranges.clone(), ..keeper }))
+    }
+
+    /// For a purpose that has a name.
+    pub(super) fn new(
+        on: &GuardedInterface,
+        folder: PathBuf,
+        purpose: &str,
+        neutron: &HttpNeutron,
+    ) -> Result<PairsKeeper, CniError> {
+        let port = match on {
+            GuardedInterface::Port(id) => id.clone(),
+            GuardedInterface::Interface(name) => port_of(name, neutron)?,
+        };
+        let record = folder.join(format!("pairs-{port}-{}.json", purpose.replace('/', "@")));
+        Ok(PairsKeeper { port, ranges: None, record, purpose: purpose.to_owned() })
+    }
+
+    /// Lets these addresses out, or the ranges that were asked for instead.
+    pub(super) fn keep(&self, neutron: &HttpNeutron, addresses: &BTreeSet<IpAddr>) -> Result<(), CniError> {
+        let wanted = self.ranges.clone().unwrap_or_else(|| addresses.iter().copied().map(IpNet::from).collect());
+        self.keep_ranges(neutron, &wanted)
+    }
+
+    /// Lets these ranges out.
+    pub(super) fn keep_ranges(&self, neutron: &HttpNeutron, wanted: &BTreeSet<IpNet>) -> Result<(), CniError> {
+        let mut ours: BTreeSet<IpNet> = kept::read(&self.record).unwrap_or_default();
+        if !wanted.is_subset(&ours) {
+            // Before anything is written: what is not remembered would never go again.
+            ours.extend(wanted);
+            self.remember(&ours)?;
+        }
+        let outcome = keep_pairs(neutron, &self.port, wanted, |range| ours.contains(range))?;
+        if ours != *wanted {
+            self.remember(wanted)?;
+        }
+        match outcome {
+            KeptPairs::AsItWas => Ok(()),
+            KeptPairs::Changed(change) => {
+                let [added, removed] = [&change.added, &change.removed].map(list);
+                say(&self.purpose, &format!("port {} lets out {added} now, and {removed} no more", self.port));
+                Ok(())
+            }
+            KeptPairs::Short(missing) => {
+                let message = format!("Neutron does not let port {} let out {}", self.port, list(&missing));
+                let details =
+                    "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
+                Err(CniError::new(ErrorCode::Refused, message, details))
+            }
+        }
+    }
+
+    fn remember(&self, ranges: &BTreeSet<IpNet>) -> Result<(), CniError> {
+        kept::keep_synced(&self.record, ranges).map_err(|why| files::fault(&self.record.display().to_string(), &why))
+    }
+}
+
+/// The addresses of the ports, but for those that are going.
+pub(super) fn addresses_of(ports: &[Port], going: &BTreeSet<Id>) -> BTreeSet<IpAddr> {
+    let staying = ports.iter().filter(|port| !going.contains(&port.id));
+    staying.flat_map(|port| &port.fixed_ips).map(|fixed| fixed.ip_address).collect()
+}
+
+/// The port with the hardware address of this interface.
+fn port_of(name: &InterfaceName, neutron: &HttpNeutron) -> Result<Id, CniError> {
+    let path = PathBuf::from(format!("/sys/class/net/{name}/address"));
+    let mac = read_small(&path)?;
+    let mac = mac.trim();
+    let ports = neutron.guarded_ports_with_mac(mac)?;
+    match ports.as_slice() {
+        [port] => Ok(port.id.clone()),
+        ports => {
+            let message = format!("{} ports of Neutron have the hardware address {mac} of {name}", ports.len());
+            let details = "name the `port` of the VM, or see which project the credentials are of";
+            Err(CniError::new(ErrorCode::InvalidConfiguration, message, details))
+        }
+    }
+}
+
+fn list(ranges: &BTreeSet<IpNet>) -> String {
+    if ranges.is_empty() {
+        return "nothing".to_owned();
+    }
+    ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,115 @@
+//! The daemon of a node, as a DaemonSet runs it: beside the plugin, with what the runtime remembers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::wait_until;
+
+use super::support::Plugin;
+
+/// Longest that anything is waited for.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the daemon finds on its node.
+pub struct DaemonSet {
+    folder: TempDir,
+}
+
+/// A daemon that runs. Dropping it kills it.
+pub struct Daemon<'d> {
+    child: Child,
+    set: &'d DaemonSet,
+}
+
+impl DaemonSet {
+    /// For the networks of these plugins; the runtime remembers nothing yet.
+    pub fn new(plugins: &[&Plugin]) -> DaemonSet {
+        let folder = tempfile::tempdir().unwrap();
+        for part in ["net.d", "results"] {
+            fs::create_dir(folder.path().join(part)).unwrap();
+        }
+        for (number, plugin) in plugins.iter().enumerate() {
+            let text = plugin.configuration.to_string();
+            fs::write(folder.path().join(format!("net.d/{number}.conf")), text).unwrap();
+        }
+        DaemonSet { folder }
+    }
+
+    /// What the runtime remembers, as libcni keeps it.
+    pub fn remember(&self, container: &str, addresses: &[String]) {
+        let ips: Vec<Value> = addresses.iter().map(|address| json!({"address": address})).collect();
+        let cached = json!({"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": "examplenet", "result": {"ips": ips}});
+        fs::write(self.results().join(format!("examplenet-{container}-eth0")), cached.to_string()).unwrap();
+    }
+
+    pub fn forget(&self, container: &str) {
+        fs::remove_file(self.results().join(format!("examplenet-{container}-eth0"))).unwrap();
+    }
+
+    pub fn results(&self) -> PathBuf {
+        self.folder.path().join("results")
+    }
+
+    /// What the daemons have said so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Looks every second, and believes what it sees after one more.
+    pub fn start(&self) -> Daemon<'_> {
+        self.start_with(&["--grace", "1"])
+    }
+
+    pub fn start_with(&self, arguments: &[&str]) -> Daemon<'_> {
+        Daemon { child: self.command(arguments).spawn().unwrap(), set: self }
+    }
+
+    /// One round.
+    pub fn once(&self) -> i32 {
+        self.command(&["--once"]).status().unwrap().code().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neutron-node"));
+        command.arg("--networks").arg(self.folder.path().join("net.d")).arg("--results").arg(self.results());
+        command.args(["--interval", "1", "--look", "1"]).args(arguments);
+        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+    }
+}
+
+impl Daemon<'_> {
+    /// Waits for something that the daemon does.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let so = wait_until(what, LIMIT, || Ok(is_so().then_some(())));
+        assert!(so.is_ok(), "{what} did not come about:\n{}", self.set.log());
+    }
+
+    /// Ends it as Kubernetes does, and says how it ended.
+    pub fn end(mut self) -> i32 {
+        let terminated = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(terminated.success());
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How many files lie in a part of the pool.
+pub fn in_pool(plugin: &Plugin, part: &str) -> usize {
+    let folder: &Path = &plugin.state().join("pool/examplenet").join(part);
+    let whole = |name: &str| !name.ends_with(".unfinished");
+    fs::read_dir(folder)
+        .map_or(0, |entries| entries.flatten().filter(|entry| whole(&entry.file_name().to_string_lossy())).count())
+}

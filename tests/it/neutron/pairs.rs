@@ -1,0 +1,186 @@
+//! `allowed_address_pairs` of a VM's port, with several who write them at the same time.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use testbed::OpenStack;
+use testbed::openstack::Options;
+
+use super::daemon::{Daemon, DaemonSet, in_pool};
+use super::support::{Plugin, stack};
+use crate::chart::Installed;
+use crate::server::{kubernetes, node};
+
+/// Daemons that write, and addresses that each lets out.
+const WRITERS: usize = 6;
+const ADDRESSES: usize = 4;
+
+#[test]
+fn nobody_loses_a_pair() {
+    let Some(stack) = stack(&Options { max_allowed_address_pair: 40, ..Options::default() }) else { return };
+    let network = stack.create_network("pods").unwrap();
+    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    six_writers_and_one_who_overwrites(&stack, &network);
+    what_comes_and_goes(&stack, &network);
+    ranges_instead_of_addresses(&stack, &network);
+}
+
+/// As Nova makes it.
+fn port_of_vm(stack: &OpenStack, network: &str) -> String {
+    stack.create_port(network, &json!({"device_id": "vm-1", "device_owner": "compute:nova", "name": "vm"})).unwrap()
+}
+
+/// Lets out what its ports have, on this port.
+fn plugin(stack: &OpenStack, network: &str, node: &str, port: &str) -> Plugin {
+    Plugin::new(stack, network, node).with("allowedAddressPairs", json!({"port": port}))
+}
+
+fn pairs(stack: &OpenStack, port: &str) -> BTreeSet<String> {
+    let read = stack.as_member().get(&format!("/v2.0/ports/{port}")).unwrap();
+    let pairs = read["port"]["allowed_address_pairs"].as_array().unwrap().clone();
+    pairs.iter().map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect()
+}
+
+/// As whoever does not say which revision was read.
+fn overwrite(stack: &OpenStack, port: &str, addresses: &[&str]) {
+    let pairs: Vec<Value> = addresses.iter().map(|address| json!({"ip_address": address})).collect();
+    stack.as_member().put(&format!("/v2.0/ports/{port}"), &json!({"port": {"allowed_address_pairs": pairs}})).unwrap();
+}
+
+/// Six daemons, each with addresses of its own, and somebody who replaces the list now and then without looking.
+fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
+    let vm = port_of_vm(stack, network);
+    let plugin = |number| plugin(stack, network, &format!("n{number}"), &vm);
+    let plugins: Vec<Plugin> =
+        (0..WRITERS).map(|number| plugin(number).with("warmPool", json!({"free": ADDRESSES}))).collect();
+    let sets: Vec<DaemonSet> = plugins.iter().map(|plugin| DaemonSet::new(&[plugin])).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                overwrite(stack, &vm, &["192.0.2.1"]);
+                std::thread::sleep(std::time::Duration::from_millis(700));
+            }
+        });
+        let daemons: Vec<Daemon<'_>> = sets.iter().map(DaemonSet::start).collect();
+        for (daemon, plugin) in daemons.iter().zip(&plugins) {
+            daemon.wait_until("its pool to be full", || in_pool(plugin, "free") == ADDRESSES);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        daemons[0].wait_until("all pairs to be there", || pairs(stack, &vm).len() == WRITERS * ADDRESSES + 1);
+        drop(daemons);
+    });
+    let listed = stack.ports(&format!("network_id={network}&device_owner=cilium-ipam:pool")).unwrap();
+    let mut wanted: BTreeSet<String> =
+        listed.iter().map(|port| port["fixed_ips"][0]["ip_address"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(wanted.len(), WRITERS * ADDRESSES);
+    wanted.insert("192.0.2.1".to_owned());
+    assert_eq!(pairs(stack, &vm), wanted);
+    for port in listed {
+        stack.as_member().delete(&format!("/v2.0/ports/{}", port["id"].as_str().unwrap())).unwrap();
+    }
+    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+}
+
+/// Pods with ports of their own, those of others, and more than Neutron allows.
+fn what_comes_and_goes(stack: &OpenStack, network: &str) {
+    let vm = port_of_vm(stack, network);
+    overwrite(stack, &vm, &["10.1.0.200", "192.0.2.0/24"]);
+    let plugin = plugin(stack, network, "n1", &vm);
+    let set = DaemonSet::new(&[&plugin]);
+    let daemon = set.start();
+    let bare = |address: &str| address.split('/').next().unwrap().to_owned();
+    let [a, b] = ["a", "b"].map(|pod| bare(&plugin.add(pod)[0]));
+    let theirs = ["10.1.0.200", "192.0.2.0/24"].map(str::to_owned);
+    let with = |ours: &[&String]| -> BTreeSet<String> { theirs.iter().chain(ours.iter().copied()).cloned().collect() };
+    daemon.wait_until("both to be let out", || pairs(stack, &vm) == with(&[&a, &b]));
+    plugin.del("a");
+    daemon.wait_until("only one to be let out", || pairs(stack, &vm) == with(&[&b]));
+    let many: Vec<String> = (1..=38).map(|last| format!("198.51.100.{last}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    overwrite(stack, &vm, &many);
+    let [c, d] = ["c", "d"].map(|pod| bare(&plugin.add(pod)[0]));
+    daemon.wait_until("as many as may be", || {
+        pairs(stack, &vm).len() == 40 && set.log().contains("max_allowed_address_pair")
+    });
+    overwrite(stack, &vm, &[]);
+    daemon.wait_until("all to be let out", || pairs(stack, &vm) == [&b, &c, &d].map(String::clone).into());
+    ["b", "c", "d"].into_iter().for_each(|pod| plugin.del(pod));
+    daemon.wait_until("none to be let out", || pairs(stack, &vm).is_empty());
+    let off = json!({"port": {"port_security_enabled": false, "security_groups": []}});
+    stack.as_member().put(&format!("/v2.0/ports/{vm}"), &off).unwrap();
+    plugin.add("e");
+    drop(daemon);
+    assert_eq!(set.once(), 0, "nothing keeps packets from leaving: {}", set.log());
+    plugin.del("e");
+    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+}
+
+fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
+    let vm = port_of_vm(stack, network);
+    let ranges = json!({"port": vm, "ranges": ["10.1.0.0/25", "fd00::/64"]});
+    let plugin = Plugin::new(stack, network, "n1").with("allowedAddressPairs", ranges);
+    assert_eq!(DaemonSet::new(&[&plugin]).once(), 0);
+    assert_eq!(pairs(stack, &vm), ["10.1.0.0/25", "fd00::/64"].map(str::to_owned).into());
+    let plugin = plugin.with("allowedAddressPairs", json!({"port": vm, "ranges": ["10.1.0.0/25"]}));
+    assert_eq!(DaemonSet::new(&[&plugin]).once(), 0);
+    assert_eq!(pairs(stack, &vm), ["10.1.0.0/25".to_owned()].into());
+}
+
+/// In a cluster that the chart was installed into, with the rights that it gives.
+#[test]
+fn the_pod_cidrs_of_its_node_are_let_out() {
+    let Some(stack) = stack(&Options::default()) else { return };
+    let network = stack.create_network("pods").unwrap();
+    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    let vm = port_of_vm(&stack, &network);
+    let installed =
+        Installed::new(&kubernetes("1.19.3", None), "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0");
+    let plane = &installed.server.plane;
+    let daemon_set = plane.get("/apis/apps/v1/namespaces/kube-system/daemonsets/cilium-ipam-neutron-node").unwrap();
+    let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["/neutron-node"]));
+    assert_eq!(container["args"], json!(["--pod-cidrs-on=eth0"]));
+    installed.server.nodes([node("n1", json!({}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let account = folder.path().join("account");
+    plane.write_service_account("kube-system", "cilium-ipam-neutron-node", &account).unwrap();
+    let clouds = clouds_file(&stack, folder.path());
+    std::fs::create_dir(folder.path().join("net.d")).unwrap();
+    let (host, port) = plane.server_url().trim_start_matches("https://").rsplit_once(':').unwrap();
+    let run = || {
+        let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_neutron-node"));
+        daemon
+            .env_clear()
+            .env("NODE_NAME", "n1")
+            .env("KUBERNETES_SERVICE_HOST", host)
+            .env("KUBERNETES_SERVICE_PORT", port);
+        daemon.args(["--once", "--pod-cidrs-on", &vm, "--networks"]).arg(folder.path().join("net.d"));
+        daemon.arg("--service-account").arg(&account).arg("--clouds-file").arg(&clouds);
+        daemon.arg("--state-directory").arg(folder.path().join("state"));
+        let output = daemon.output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run();
+    assert!(code == 1 && said.contains("has no pod CIDRs yet"), "{said}");
+    let change = json!({"spec": {"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24", "fd00:20::/64"]}});
+    plane.patch("/api/v1/nodes/n1", &change).unwrap();
+    let (code, said) = run();
+    assert_eq!((code, pairs(&stack, &vm)), (0, ["10.20.0.0/24", "fd00:20::/64"].map(str::to_owned).into()), "{said}");
+    std::fs::write(account.join("token"), "of somebody else").unwrap();
+    let (code, said) = run();
+    assert!(code == 1 && said.contains("Kubernetes answers 401") && !said.contains("somebody"), "{said}");
+    assert_eq!(pairs(&stack, &vm).len(), 2);
+}
+
+fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER};
+    let auth = json!({"auth_url": stack.keystone_url(), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
+        "project_name": MEMBER_PROJECT, "user_domain_id": DOMAIN, "project_domain_id": DOMAIN});
+    let path = folder.join("clouds.yaml");
+    std::fs::write(&path, json!({"clouds": {"lab": {"auth": auth}}}).to_string()).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
