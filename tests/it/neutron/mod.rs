@@ -11,6 +11,7 @@ mod input;
 mod node;
 mod pairs;
 mod pools;
+mod port_pairs;
 mod races;
 mod support;
 mod warm;
