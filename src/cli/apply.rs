@@ -21,7 +21,8 @@ use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
 use crate::render::{Detail, Paint, count, diagnostics, human, printable, why_irreversible};
 use crate::run::{
-    Applied, BATCH, Job, Lock, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan, take,
+    Applied, BATCH, Job, Lock, LockWish, LostRaces, Reach, Sending, WithPorts, apply_until_settled, hold,
+    observe_and_plan, take,
 };
 use crate::source::Location;
 
@@ -77,7 +78,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         }
         None => arguments.rails.waivers(),
     };
-    let openstack = common.openstack_for(&loaded.desired).await?;
+    let openstack = common.openstack_for(&loaded.desired, Reach::Ports).await?;
+    let cluster = WithPorts { cluster, openstack: openstack.clone() };
     let job = Job::saved(&loaded, saved.as_ref(), &waivers).asking(&openstack);
     let operation = if job.undo.is_some() { "undo" } else { "apply" }.to_owned();
     let wish = LockWish { holder: holder(), operation, timeout: arguments.lock_timeout };
@@ -118,7 +120,7 @@ impl Arguments {
 async fn locked(
     arguments: &Arguments,
     common: &Common,
-    cluster: &Target,
+    cluster: &WithPorts<Target>,
     job: Job<'_>,
     saved: Option<&PlanDocument>,
     directory: &Path,
@@ -250,7 +252,7 @@ async fn approved_changes(
 
 async fn send(
     arguments: &Arguments,
-    cluster: &Target,
+    cluster: &WithPorts<Target>,
     job: &Job<'_>,
     observed: Observed,
     changes: Vec<Change>,

@@ -14,7 +14,7 @@ use crate::doctor::{Rib, conclusions, examine};
 use crate::model::{CiliumVersion, Finding, IpamMode, Severity};
 use crate::observed::{Evidence, Observed};
 use crate::render::{ExaminationDocument, examination, junit, sarif};
-use crate::run::load;
+use crate::run::{Reach, load};
 
 /// Find what is wrong with the cluster: which address counts, who announces it, and what will break. Reads only.
 #[derive(Debug, clap::Args)]
@@ -92,7 +92,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     // Files with errors are told about, and the cluster is examined without them.
     let desired: Option<&Desired> = loaded.as_ref().filter(|loaded| !loaded.has_errors()).map(|loaded| &loaded.desired);
     if let Some(desired) = desired {
-        observed.subnets = common.openstack().subnets(desired).await;
+        common.openstack(Reach::Subnets).see(desired, &mut observed).await;
     }
     let mut findings = examine(desired, &observed, &ribs);
     findings.extend(loaded.iter().flat_map(|loaded| loaded.findings.iter().cloned()));

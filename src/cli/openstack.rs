@@ -5,22 +5,22 @@ use std::path::PathBuf;
 use super::Common;
 use super::failure::Failure;
 use crate::desired::Desired;
-use crate::run::{CloudsPlace, OpenStack};
+use crate::run::{CloudsPlace, OpenStack, Reach};
 
 /// The file's names, the likelier first.
 const NAMES: [&str; 2] = ["clouds.yaml", "clouds.yml"];
 
 impl Common {
     /// The OpenStack that flags, environment and files name. Nothing is read yet.
-    pub(super) fn openstack(&self) -> OpenStack {
+    pub(super) fn openstack(&self, reach: Reach) -> OpenStack {
         let named = self.clouds_file.clone().or_else(|| variable("OS_CLIENT_CONFIG_FILE").map(PathBuf::from));
         let cloud = self.os_cloud.clone().or_else(|| variable("OS_CLOUD"));
-        OpenStack::new(CloudsPlace { named, searched: searched(), cloud })
+        OpenStack::new(CloudsPlace { named, searched: searched(), cloud }, reach)
     }
 
     /// The same, after a look at the credentials where pools need them.
-    pub(super) async fn openstack_for(&self, desired: &Desired) -> Result<OpenStack, Failure> {
-        let openstack = self.openstack();
+    pub(super) async fn openstack_for(&self, desired: &Desired, reach: Reach) -> Result<OpenStack, Failure> {
+        let openstack = self.openstack(reach);
         openstack.log_in(desired).await?;
         Ok(openstack)
     }

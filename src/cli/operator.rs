@@ -13,7 +13,7 @@ use super::news::Announcer;
 use super::watch::{asked_to_end, interval};
 use super::{Common, Format, Reached};
 use crate::cluster::live::LiveCluster;
-use crate::run::{News, Operator, Server, Telemetry, operate};
+use crate::run::{News, Operator, Reach, Server, Telemetry, operate};
 
 /// How long a sign of life is tried: one that comes late is worth nothing.
 const HASTE: SignedDuration = SignedDuration::from_secs(1);
@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         parallelism: arguments.parallelism,
         telemetry: Arc::new(Telemetry::default()),
         server,
-        openstack: common.openstack(),
+        openstack: common.openstack(Reach::Subnets),
     };
     let nobody_listens = announcer.nobody_listens();
     let ending = async {

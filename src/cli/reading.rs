@@ -5,7 +5,7 @@ use super::Common;
 use super::failure::Failure;
 use crate::cluster::{Extent, Opening, observe};
 use crate::observed::Observed;
-use crate::run::{Loaded, load};
+use crate::run::{Loaded, Reach, load};
 use crate::source::Location;
 
 /// The files, and the cluster where the files have no errors. Of what is wrong with both, the files are told about first.
@@ -29,7 +29,8 @@ pub(super) async fn read(
         None => observing.await,
     };
     let mut observed = observed?;
-    observed.subnets = common.openstack_for(&loaded.desired).await?.subnets(&loaded.desired).await;
+    let openstack = common.openstack_for(&loaded.desired, Reach::Ports).await?;
+    openstack.see(&loaded.desired, &mut observed).await;
     Ok((loaded, Some(observed)))
 }
 

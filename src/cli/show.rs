@@ -202,7 +202,9 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
         node_changes(&plan.changes).map(|change| (&change.node, planned(&change.after))).collect();
     let reason = |blocked: &Blocked| match &blocked.target {
         Target::Node(node) => Some((node.clone(), format!("blocked: {}", blocked.reason))),
-        Target::AddressPool(_) | Target::Service(_) | Target::PodPool(_) | Target::NodeConfig(_) => None,
+        Target::AddressPool(_) | Target::Service(_) | Target::PodPool(_) | Target::NodeConfig(_) | Target::Port(_) => {
+            None
+        }
     };
     let blocked: BTreeMap<NodeName, String> = plan.blocked.iter().filter_map(reason).collect();
     let row = |node: &Arc<crate::observed::Node>| {

@@ -16,7 +16,7 @@ use super::rails::Rails;
 use super::target::Target;
 use super::{Common, Format, Reached, valid};
 use crate::cluster::Opening;
-use crate::run::{Directory, News, Server, Telemetry, Watch, load, watch};
+use crate::run::{Directory, News, Reach, Server, Telemetry, Watch, load, watch};
 
 /// Keep a cluster as the files say.
 #[derive(Debug, clap::Args)]
@@ -59,7 +59,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         interval: arguments.interval,
         parallelism: arguments.parallelism,
         holder: holder(),
-        openstack: common.openstack_for(&first.desired).await?,
+        openstack: common.openstack_for(&first.desired, Reach::Subnets).await?,
     };
     let mut announcer = Announcer::new(arguments.output);
     let told = match arguments.listen {

@@ -10,13 +10,14 @@ use crate::custom::CustomKind;
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest};
 use crate::model::{AddressPoolName, NodeName, ServiceName};
 use crate::net::Block;
+use crate::neutron::Id;
 use crate::observed::{
     CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, IGNORE_ANNOTATION, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL,
     ObjectVersion, OperatorAttention, range_setting,
 };
 use crate::plan::{
     AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit, NodeConfigObject,
-    PodPoolChange, PodPoolObject, PoolAction, ServiceChange,
+    PodPoolChange, PodPoolObject, PoolAction, PortChange, ServiceChange,
 };
 
 /// An object that is written.
@@ -34,6 +35,8 @@ pub enum Target {
     AddressPool(AddressPoolApi, AddressPoolName),
     /// A Service.
     Service(ServiceName),
+    /// A port at OpenStack Neutron, which no cluster has.
+    Port(Id),
     /// The ConfigMap of claims.
     Claims,
     /// A Lease.
@@ -151,6 +154,7 @@ impl From<&Change> for Write {
             Change::AddressPool(change) => Write::from(&**change),
             Change::Service(change) => Write::from(change),
             Change::PodPool(change) => Write::from(&**change),
+            Change::Port(change) => Write::from(&**change),
             Change::Node(change) => Write::from(change),
         }
     }
@@ -243,6 +247,13 @@ impl From<&PodPoolChange> for Write {
             }
         };
         Write { target, operation }
+    }
+}
+
+impl From<&PortChange> for Write {
+    fn from(change: &PortChange) -> Write {
+        let patch = json!({"allowed_address_pairs": change.pairs, "revision_number": change.revision});
+        Write { target: Target::Port(change.port.clone()), operation: Operation::Patch(patch) }
     }
 }
 

@@ -7,10 +7,11 @@ use jiff::SignedDuration;
 
 use super::context::{Context, keys};
 use super::schema::{
-    PolicySpec, TextList, WrittenLimit, WrittenLimits, WrittenProtected, WrittenUnattended, WrittenWritePath,
+    PolicySpec, TextList, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected, WrittenUnattended,
+    WrittenWritePath,
 };
 use super::tree::Step;
-use super::{Activity, Policy, Protected};
+use super::{Activity, AddressPairs, Policy, Protected};
 use crate::model::{Hazard, LimitName, Limited, Measure, NameError, WritePath, WritePathChoice};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
@@ -43,6 +44,10 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
             WrittenUnattended::Destructive => Hazard::Destructive,
         },
         activity: if spec.paused { Activity::Paused } else { Activity::Active },
+        address_pairs: match spec.neutron.allowed_address_pairs {
+            WrittenAddressPairs::Ignored => AddressPairs::Ignored,
+            WrittenAddressPairs::PodCidrs => AddressPairs::PodCidrs,
+        },
     }
 }
 

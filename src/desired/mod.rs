@@ -240,6 +240,18 @@ pub struct Policy {
     pub unattended: Hazard,
     /// Whether anything is done while nobody looks.
     pub activity: Activity,
+    /// What is done with the pairs of VMs' ports.
+    pub address_pairs: AddressPairs,
+}
+
+/// What is done with `allowed_address_pairs` of VMs' ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressPairs {
+    /// Nothing.
+    #[default]
+    Ignored,
+    /// Each port lets the pod CIDRs of its node out, and none of another node.
+    PodCidrs,
 }
 
 /// Whether anything is done while nobody looks.
@@ -286,6 +298,7 @@ impl Default for Policy {
             protected: Protected::default(),
             unattended: Hazard::None,
             activity: Activity::Active,
+            address_pairs: AddressPairs::Ignored,
         }
     }
 }

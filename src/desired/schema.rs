@@ -221,6 +221,9 @@ pub(super) struct PolicySpec {
     /// The worst that `watch` and the operator do while nobody looks; what is worse waits for a person.
     #[serde(default)]
     pub unattended: WrittenUnattended,
+    /// What is done at OpenStack Neutron.
+    #[serde(default)]
+    pub neutron: WrittenNeutron,
     /// `watch` and the operator write nothing, not even the block of a new node; `apply` does.
     #[serde(default)]
     pub paused: bool,
@@ -278,6 +281,24 @@ pub(super) struct WrittenProtected {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub pools: TextList,
+}
+
+/// What is done at OpenStack Neutron.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenNeutron {
+    /// `PodCIDRs`: `apply` lets the pod CIDRs of each node out of the ports of its VM, which `spec.providerID` names.
+    #[serde(default)]
+    pub allowed_address_pairs: WrittenAddressPairs,
+}
+
+/// What is done with the pairs of VMs' ports.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+pub(super) enum WrittenAddressPairs {
+    #[default]
+    Ignored,
+    #[serde(rename = "PodCIDRs")]
+    PodCidrs,
 }
 
 /// Hazards.

@@ -219,6 +219,12 @@ impl Block {
     }
 }
 
+impl From<Block> for IpNet {
+    fn from(block: Block) -> IpNet {
+        block.0
+    }
+}
+
 impl From<Ipv4Net> for Block {
     fn from(net: Ipv4Net) -> Block {
         Block(IpNet::V4(net.trunc()))

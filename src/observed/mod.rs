@@ -12,6 +12,7 @@ mod kind;
 mod load_balancing;
 mod operator;
 mod pod_pools;
+mod ports;
 mod read;
 mod read_node;
 mod settings;
@@ -42,6 +43,7 @@ pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, Head, OWN_NAMESPACE
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
+pub use ports::SeenPorts;
 pub use read::{Definition, ReadError, Reader, Understood};
 pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
 pub use slim::slim;
@@ -104,6 +106,8 @@ pub struct Observed {
     pub node_configs: Vec<NodeConfig>,
     /// Who announces what.
     pub announcing: Announcing,
+    /// Ports of the VMs that nodes are; `None` where nobody asked.
+    pub ports: Option<SeenPorts>,
     /// Subnets of Neutron that were asked for.
     pub subnets: SeenSubnets,
     /// What was hidden.
@@ -218,6 +222,8 @@ pub struct Node {
     pub protection: Protection,
     /// Addresses of the machine.
     pub addresses: Vec<IpAddr>,
+    /// `spec.providerID`: what the machine is to its cloud.
+    pub provider_id: Option<String>,
     /// Who wrote the pod-CIDR fields.
     pub authors: Vec<Author>,
 }

@@ -34,6 +34,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
             _ => Protection::None,
         },
         addresses: view.status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect(),
+        provider_id: view.spec.provider_id.as_deref().map(str::to_owned),
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
     (Some(node), Vec::new())

@@ -44,6 +44,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["metadata", "managedFields"],
             &["spec", "podCIDR"],
             &["spec", "podCIDRs"],
+            &["spec", "providerID"],
             &["status", "addresses"],
         ],
         ObservedKind::Claims => &[&["data", super::CLAIMS_KEY]],

@@ -124,6 +124,8 @@ pub(super) struct NodeSpec<'a> {
     pub pod_cidr: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "nullable", rename = "podCIDRs")]
     pub pod_cidrs: Vec<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "providerID")]
+    pub provider_id: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::lb::{AddressPoolChange, ServiceChange};
+use super::pairs::PortChange;
 use super::pod_pools::PodPoolChange;
 use crate::claims::ClaimGuard;
 use crate::model::{
     AddressPoolName, Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath,
 };
 use crate::net::Block;
+use crate::neutron::Id;
 use crate::observed::{HoldingField, NodeConfigApi, OperatorAttention};
 
 /// The object that a change is about.
@@ -23,6 +25,8 @@ pub enum Target {
     PodPool(String),
     /// A `CiliumNodeConfig`.
     NodeConfig(String),
+    /// A port of a VM, at OpenStack Neutron.
+    Port(Id),
     /// A Node.
     Node(NodeName),
 }
@@ -35,6 +39,7 @@ impl Target {
             Target::Service(_) => "Service",
             Target::PodPool(_) => "CiliumPodIPPool",
             Target::NodeConfig(_) => "CiliumNodeConfig",
+            Target::Port(_) => "Port",
             Target::Node(_) => "Node",
         }
     }
@@ -45,6 +50,7 @@ impl Target {
             Target::AddressPool(name) => name.to_string(),
             Target::Service(name) => name.to_string(),
             Target::PodPool(name) | Target::NodeConfig(name) => name.clone(),
+            Target::Port(id) => id.to_string(),
             Target::Node(name) => name.to_string(),
         }
     }
@@ -65,6 +71,8 @@ pub enum Change {
     Service(ServiceChange),
     /// Of a pool of Pods, or of who uses it.
     PodPool(Box<PodPoolChange>),
+    /// Of what a VM's port lets out.
+    Port(Box<PortChange>),
     /// Of a node.
     Node(NodeChange),
 }
@@ -85,6 +93,7 @@ impl Change {
             Change::AddressPool(change) => Target::AddressPool(change.name.clone()),
             Change::Service(change) => Target::Service(change.service.clone()),
             Change::PodPool(change) => change.object.target(),
+            Change::Port(change) => Target::Port(change.port.clone()),
             Change::Node(change) => Target::Node(change.node.clone()),
         }
     }
@@ -93,7 +102,7 @@ impl Change {
     pub fn as_node(&self) -> Option<&NodeChange> {
         match self {
             Change::Node(change) => Some(change),
-            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => None,
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Port(_) => None,
         }
     }
 
@@ -103,6 +112,7 @@ impl Change {
             Change::AddressPool(change) => change.hazard,
             Change::Service(change) => change.hazard,
             Change::PodPool(change) => change.hazard,
+            Change::Port(change) => change.hazard(),
             Change::Node(change) => change.hazard,
         }
     }
@@ -111,7 +121,7 @@ impl Change {
     pub fn sequence(&self) -> Sequence {
         match self {
             Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => Sequence::AfterThoseBefore,
-            Change::Node(_) => Sequence::Any,
+            Change::Port(_) | Change::Node(_) => Sequence::Any,
         }
     }
 
@@ -123,7 +133,7 @@ impl Change {
     /// Whether it can be taken back.
     pub fn can_be_undone(&self) -> bool {
         match self {
-            Change::AddressPool(_) | Change::Service(_) => true,
+            Change::AddressPool(_) | Change::Service(_) | Change::Port(_) => true,
             Change::PodPool(_) => false,
             Change::Node(change) => change.undo.is_some(),
         }

@@ -10,7 +10,7 @@ use super::lb;
 use super::limits::refusals;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
-use super::{Plan, digest, drift, pins, pod_pools};
+use super::{Plan, digest, drift, pairs, pins, pod_pools};
 use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Supply, allocate};
 use crate::check;
 use crate::claims::Claims;
@@ -32,6 +32,7 @@ pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>)
         planner.blocks_of_nodes();
     }
     planner.load_balancing();
+    planner.pairs();
     planner.finish()
 }
 
@@ -261,6 +262,14 @@ impl<'p> Planner<'p> {
             Some(pool) => finding.at(&pool.origin, "exhausted"),
             None => finding,
         }
+    }
+
+    /// Pairs go last: they follow what nodes hold.
+    fn pairs(&mut self) {
+        let pairs::PairsPlan { changes, unchanged, findings } = pairs::plan(self.desired, self.observed);
+        self.plan.changes.extend(changes);
+        self.plan.unchanged.extend(unchanged);
+        self.plan.findings.extend(findings);
     }
 
     fn finish(mut self) -> Plan {

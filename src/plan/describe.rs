@@ -3,9 +3,10 @@
 use super::blocked::Blocked;
 use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, Reason};
 use super::document::{
-    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FindingDocument, GuardDocument, OriginDocument,
-    PlanDocument, RefusalDocument,
+    BlockedDocument, ChangeDocument, DriftDocument, FindingDocument, GuardDocument, OriginDocument, PlanDocument,
+    RefusalDocument,
 };
+use super::document_edit::EditDocument;
 use super::document_lb::hazard_text;
 use super::limits::Refusal;
 use crate::model::{Finding, Hazard, Origin};
@@ -36,6 +37,7 @@ impl From<&Change> for ChangeDocument {
             Change::AddressPool(change) => ChangeDocument::from(&**change),
             Change::Service(change) => ChangeDocument::from(change),
             Change::PodPool(change) => ChangeDocument::from(&**change),
+            Change::Port(change) => ChangeDocument::from(&**change),
             Change::Node(change) => ChangeDocument::from(change),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::desired::{Desired, Policy, PoolState, Protected};
+use crate::desired::{AddressPairs, Desired, Policy, PoolState, Protected};
 use crate::model::WritePathChoice;
 use crate::net::Range;
 
@@ -69,7 +69,11 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         // It says who applies a plan, not what is in it.
         unattended: _,
         activity: _,
+        address_pairs,
     } = &desired.policy;
+    if *address_pairs == AddressPairs::PodCidrs {
+        let _ = writeln!(text, "allowed address pairs for pod CIDRs");
+    }
     let limits: Vec<String> = limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let protected = (nodes.iter().map(ToString::to_string)).chain(pools.iter().map(|pool| format!("pool:{pool}")));
     let _ = writeln!(

@@ -3,18 +3,18 @@
 //! Readers ignore fields that they do not know and refuse another major version. Addresses are text here, and what is read
 //! from a file is only ever compared with a fresh plan, never executed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{Action, NodeChange, Target, node_changes};
+use super::change::{Action, Change, NodeChange, Target, node_changes};
+use super::document_edit::EditDocument;
 use super::document_lb::{LbSummary, ServiceEffectDocument};
 use super::document_pod_pools::PodPoolSummary;
 use super::{Plan, digest};
-use crate::lbipam::AddressPoolManifest;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.4";
+pub const FORMAT_VERSION: &str = "1.5";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +98,9 @@ pub struct Summary {
     /// Pools of Pods, and who uses them.
     #[serde(default)]
     pub pod_pools: PodPoolSummary,
+    /// Ports of VMs whose pairs change.
+    #[serde(default)]
+    pub ports: usize,
 }
 
 /// A place in the files.
@@ -145,32 +148,6 @@ pub struct ChangeDocument {
     pub guard: GuardDocument,
     /// The pin or the pool.
     pub origin: Option<OriginDocument>,
-}
-
-/// The fields that a change sets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EditDocument {
-    /// `spec.podCIDR` is the first, `spec.podCIDRs` all.
-    #[serde(rename = "spec.podCIDRs")]
-    NodeSpec(Vec<String>),
-    /// All blocks of the CiliumNode.
-    #[serde(rename = "CiliumNode.spec.ipam.podCIDRs")]
-    CiliumNode(Vec<String>),
-    /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it; `null` where there is none.
-    #[serde(rename = "spec")]
-    PodPool(Option<serde_json::Value>),
-    /// All blocks of a CiliumNode that is made while Cilium's operator hands out blocks itself.
-    #[serde(rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator")]
-    CiliumNodeBesideOperator(Vec<String>),
-    /// Settings of the node's `CiliumNodeConfig` by key.
-    #[serde(rename = "CiliumNodeConfig.spec.defaults")]
-    NodeConfig(BTreeMap<String, String>),
-    /// Annotations by key; `null` removes one.
-    #[serde(rename = "metadata.annotations")]
-    Annotations(BTreeMap<String, Option<String>>),
-    /// A pool; `null` where there is none.
-    #[serde(rename = "CiliumLoadBalancerIPPool")]
-    AddressPool(Option<AddressPoolManifest>),
 }
 
 /// The object that was seen.
@@ -292,6 +269,7 @@ impl PlanDocument {
                 irreversible: changes.iter().filter(|change| change.undo.is_none()).count(),
                 load_balancing,
                 pod_pools: PodPoolSummary::new(plan),
+                ports: plan.changes.iter().filter(|change| matches!(change, Change::Port(_))).count(),
             },
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),

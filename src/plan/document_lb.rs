@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use super::change::{Change, Target};
-use super::document::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
+use super::document::{ChangeDocument, GuardDocument, OriginDocument};
+use super::document_edit::EditDocument;
 use super::lb::{AddressPoolChange, LossTime, LostAddress, PoolAction, ServiceAction, ServiceChange, ServiceEffect};
 use crate::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Gain, Translation};
 use crate::model::Hazard;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use super::change::{Change, Target};
-use super::document::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
+use super::document::{ChangeDocument, GuardDocument, OriginDocument};
+use super::document_edit::EditDocument;
 use super::lb::PoolAction;
 use super::pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 use crate::model::Hazard;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Action, Change, NodeChange, node_changes};
 use super::lb::{self, Effects};
+use super::pairs::PortChange;
 use super::pod_pools::PodPoolObject;
 use crate::check::{self, NeutronOverlap, NeutronRival};
 use crate::desired::{Desired, Policy};
@@ -93,9 +94,21 @@ fn disturbed(changes: &[Change]) -> impl Iterator<Item = &NodeName> {
         .iter()
         .flat_map(|change| match change {
             Change::PodPool(change) => Some(&change.disturbed),
-            Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => None,
+            Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => None,
         })
         .flatten()
+}
+
+fn ports(changes: &[Change]) -> impl Iterator<Item = &PortChange> {
+    changes.iter().filter_map(|change| match change {
+        Change::Port(change) => Some(&**change),
+        Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
+    })
+}
+
+/// What is not let out any more may be cut off.
+fn limited_port(change: &PortChange) -> Limited {
+    if change.removed.is_empty() { Limited::Assign } else { Limited::Disruptive }
 }
 
 fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exceeded> {
@@ -103,7 +116,9 @@ fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exc
     for (&name, &value) in &policy.limits {
         let concerned = node_changes(changes).filter(|change| limited(change) == Some(name.limited));
         let disturbed = disturbed(changes).filter(|_| name.limited == Limited::Disruptive);
-        let nodes: BTreeSet<&NodeName> = concerned.map(|change| &change.node).chain(disturbed).collect();
+        let of_ports = ports(changes).filter(|change| limited_port(change) == name.limited).map(|change| &change.node);
+        let nodes: BTreeSet<&NodeName> =
+            concerned.map(|change| &change.node).chain(disturbed).chain(of_ports).collect();
         match name.measure {
             Measure::Count | Measure::Percent => {
                 let (changed, all) = (nodes.len(), observed.nodes.len());
@@ -166,7 +181,14 @@ fn protected_nodes(changes: &[Change], desired: &Desired, observed: &Observed) -
         (&change.node, what)
     });
     let disturbed = disturbed(changes).map(|node| (node, "take addresses of another pool"));
-    concerned.chain(disturbed).filter(|(node, _)| by_policy(node) || by_itself(node)).map(refusal).collect()
+    let cut_off = ports(changes).filter(|change| !change.removed.is_empty());
+    let cut_off = cut_off.map(|change| (&change.node, "let fewer addresses out"));
+    concerned
+        .chain(disturbed)
+        .chain(cut_off)
+        .filter(|(node, _)| by_policy(node) || by_itself(node))
+        .map(refusal)
+        .collect()
 }
 
 fn protected_pools(changes: &[&NodeChange], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
@@ -234,7 +256,9 @@ fn over_subnets(changes: &[Change], desired: &Desired, observed: &Observed) -> V
         (Change::AddressPool(change), NeutronRival::AddressPool(name)) => {
             change.after.is_some() && change.name.as_str() == *name
         }
-        (Change::Node(_) | Change::PodPool(_) | Change::AddressPool(_) | Change::Service(_), _) => false,
+        (Change::Node(_) | Change::PodPool(_) | Change::Port(_) | Change::AddressPool(_) | Change::Service(_), _) => {
+            false
+        }
     };
     let overlaps = check::neutron_overlaps(desired, observed).into_iter();
     let concerned = overlaps.filter(|overlap| changes.iter().any(|change| gives(change, &overlap.rival)));
@@ -251,7 +275,7 @@ fn over_subnets(changes: &[Change], desired: &Desired, observed: &Observed) -> V
 fn last_pod_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     let is_deleted = |change: &&Change| match change {
         Change::PodPool(change) => change.after.is_none() && matches!(change.object, PodPoolObject::Pool(_)),
-        Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => false,
+        Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => false,
     };
     let count = changes.iter().filter(is_deleted).count();
     let is_left = observed.pod_pools.values().filter(|pool| pool.is_ours()).count() > count;

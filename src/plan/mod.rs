@@ -11,6 +11,7 @@ mod decide;
 mod describe;
 mod digest;
 mod document;
+mod document_edit;
 mod document_lb;
 mod document_pod_pools;
 mod drift;
@@ -18,6 +19,7 @@ mod lb;
 mod limits;
 mod node_change;
 mod overview;
+mod pairs;
 mod pins;
 mod pod_pools;
 mod pool_use;
@@ -39,9 +41,10 @@ pub use change::{
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::{foreign_ranges, plan};
 pub use document::{
-    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument, GuardDocument,
-    Intent, OriginDocument, PlanDocument, PlanFileError, RefusalDocument, SourceDocument, Summary,
+    BlockedDocument, ChangeDocument, DriftDocument, FORMAT_VERSION, FindingDocument, GuardDocument, Intent,
+    OriginDocument, PlanDocument, PlanFileError, RefusalDocument, SourceDocument, Summary,
 };
+pub use document_edit::EditDocument;
 pub use document_lb::{LbSummary, LostAddressDocument, ServiceEffectDocument};
 pub use document_pod_pools::PodPoolSummary;
 pub use lb::{
@@ -50,6 +53,7 @@ pub use lb::{
 };
 pub use limits::{Refusal, exceeded_limits, refusals};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
+pub use pairs::{PortCause, PortChange};
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub use pool_use::{PoolUse, pool_use};
 pub use staleness::{Staleness, shows, still_wanted};

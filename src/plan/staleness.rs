@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
+use super::document::{ChangeDocument, Intent, PlanDocument};
+use super::document_edit::EditDocument;
 use super::{Change, Plan, ServiceEffectDocument, Target, effects};
-use super::{document_pod_pools, lb};
+use super::{document_pod_pools, lb, pairs};
 use crate::model::NodeName;
 use crate::observed::Observed;
 
@@ -92,6 +93,7 @@ fn would(change: &ChangeDocument) -> String {
         ("CiliumLoadBalancerIPPool" | "CiliumPodIPPool" | "CiliumNodeConfig", _) => {
             format!("be {}", past(&change.action))
         }
+        ("Port", _) => format!("let out [{}] and no longer [{}]", change.after.join(" "), change.before.join(" ")),
         ("Service", true) => "ask for no address".to_owned(),
         ("Service", false) => format!("ask for {}", change.after.join(" ")),
         (_, true) => "get no block".to_owned(),
@@ -108,6 +110,9 @@ fn past(action: &str) -> String {
 pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::PodPool(_)) {
         return document_pod_pools::shows(observed, saved);
+    }
+    if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
+        return pairs::shows(observed, saved);
     }
     if saved.kind != "Node" {
         return lb::shows(observed, saved);
@@ -130,7 +135,7 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
         EditDocument::NodeConfig(settings) => settings
             .iter()
             .all(|(key, value)| observed.setting(&node.labels, key).is_some_and(|setting| setting.value == value)),
-        EditDocument::AddressPool(_) | EditDocument::PodPool(_) => false,
+        EditDocument::AddressPool(_) | EditDocument::PodPool(_) | EditDocument::AddressPairs { .. } => false,
         EditDocument::Annotations(values) => {
             values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)
         }
@@ -140,6 +145,9 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::PodPool(_)) {
         return document_pod_pools::is_gone(observed, saved);
+    }
+    if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
+        return pairs::is_gone(observed, saved);
     }
     if saved.kind != "Node" {
         return lb::is_gone(observed, saved);

@@ -117,6 +117,8 @@ fn without_nodes(observed: &Observed) -> Observed {
         node_configs_served,
         node_configs,
         announcing: _,
+        // Pairs of nodes that join are for the next whole plan.
+        ports: _,
         subnets,
         blind_spots,
         findings: _,

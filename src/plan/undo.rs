@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocked::{Blocked, BlockedReason};
 use super::change::{Action, Change, Edit, NodeChange, Reason, Target, node_changes};
-use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
+use super::document::{ChangeDocument, Intent, PlanDocument};
+use super::document_edit::EditDocument;
 use super::lb::{self, Effects};
 use super::pins::Others;
-use super::{Plan, digest};
+use super::{Plan, digest, pairs};
 use crate::check;
 use crate::desired::Desired;
 use crate::model::{Finding, Hazard, NodeName, Waiver};
@@ -48,6 +49,8 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
             None => {}
         }
     }
+    let ports = saved.changes.iter().filter_map(|wanted| pairs::undone(wanted, desired, observed));
+    plan.changes.extend(ports.map(|change| Change::Port(Box::new(change))));
     plan.refusals = super::refusals(&plan.changes, &plan.effects, desired, observed);
     plan
 }
@@ -163,6 +166,10 @@ impl PlanDocument {
             false => super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
         };
         undone.extend(of_nodes);
+        undone.extend(changes.iter().filter_map(|change| match change {
+            Change::Port(change) => Some(Change::Port(Box::new(change.inverted()))),
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
+        }));
         let blocked = nodes().filter(|change| change.undo.is_none()).map(|change| Blocked {
             target: Target::Node(change.node.clone()),
             reason: BlockedReason::CannotBeUndone(change.edit.write_path(), change.after.clone()),
@@ -170,7 +177,7 @@ impl PlanDocument {
         });
         let of_pod_pools = changes.iter().filter_map(|change| match change {
             Change::PodPool(change) => Some(change.object.target()),
-            Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => None,
+            Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => None,
         });
         let by_files = |target| Blocked { target, reason: BlockedReason::UndoneByFiles, origin: None };
         let blocked = blocked.chain(of_pod_pools.map(by_files));
@@ -192,7 +199,7 @@ fn undone_lb(changes: &[&Change]) -> Vec<Change> {
     let mut undone: Vec<Change> = changes.iter().rev().filter_map(|change| lb::inverted(change)).collect();
     undone.sort_by_key(|change| match change {
         Change::AddressPool(change) => Some(change.action),
-        Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
+        Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
     });
     undone
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::text::{Paint, count, printable};
-use super::{human_lb, human_pod_pools};
+use super::{human_lb, human_pod_pools, human_ports};
 use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, Summary};
 
 /// How much is shown.
@@ -48,6 +48,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     text.push_str(&human_lb::effects(services, detail));
     text.push_str(&human_pod_pools::changes(changes, detail));
     text.push_str(&changes_by_pool(changes, detail));
+    text.push_str(&human_ports::changes(changes, detail));
     if !blocked.is_empty() {
         text.push_str(&blocked_by_reason(blocked, detail));
     }
@@ -84,9 +85,13 @@ fn headline(summary: &Summary) -> String {
         irreversible: _,
         load_balancing,
         pod_pools,
+        ports,
     } = summary;
     let nodes = count(*unchanged, "node");
-    if assign + release + update + delete == 0 && load_balancing.changes_nothing() && pod_pools.changes_nothing() {
+    if assign + release + update + delete + ports == 0
+        && load_balancing.changes_nothing()
+        && pod_pools.changes_nothing()
+    {
         let text = match blocked {
             0 => format!("No changes. {nodes} as the files say, 0 moved."),
             _ => format!("No changes. {nodes} as the files say, 0 moved; {blocked} blocked."),
@@ -94,7 +99,8 @@ fn headline(summary: &Summary) -> String {
         return format!("{}\n", Paint::Bold.on(&text));
     }
     let text = format!(
-        "Plan: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved; {blocked} blocked, {unchanged} unchanged."
+        "Plan: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved; {blocked} blocked, {unchanged} unchanged.{}",
+        if *ports == 0 { String::new() } else { format!(" {} to change.", count(*ports, "port")) }
     );
     format!("{}\n", Paint::Bold.on(&text))
 }

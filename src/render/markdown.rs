@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::human::blocked_name;
 use super::human_lb::effect_parts;
-use super::human_pod_pools;
 use super::manifest_diff::manifest_diff;
 use super::text::{count, printable};
+use super::{human_pod_pools, human_ports};
 use crate::plan::{
     ChangeDocument, FindingDocument, LbSummary, PlanDocument, RefusalDocument, ServiceEffectDocument, Summary,
 };
@@ -76,14 +76,26 @@ pub fn markdown_findings(findings: &[FindingDocument]) -> String {
 }
 
 fn headline(plan: &PlanDocument) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, irreversible, load_balancing, pod_pools } =
-        &plan.summary;
+    let Summary {
+        assign,
+        release,
+        update,
+        delete,
+        moved,
+        blocked,
+        unchanged,
+        irreversible,
+        load_balancing,
+        pod_pools,
+        ports,
+    } = &plan.summary;
     let irreversible = match irreversible {
         0 => String::new(),
         changes => format!("\n\n{} cannot be undone: {}", count(*changes, "change"), super::why_irreversible(plan)),
     };
-    let is_nothing =
-        assign + release + update + delete == 0 && load_balancing.changes_nothing() && pod_pools.changes_nothing();
+    let is_nothing = assign + release + update + delete + ports == 0
+        && load_balancing.changes_nothing()
+        && pod_pools.changes_nothing();
     let title = if is_nothing { "No changes" } else { "Plan" };
     let lb = match lb_headline(load_balancing) {
         text if text.is_empty() => String::new(),
@@ -186,6 +198,14 @@ impl Page {
         let rows: Vec<[String; 4]> = objects.iter().map(object).collect();
         let title = format!("Pod pools, {}", count(objects.len(), "change"));
         self.table(&title, ["object", "action", "says", "why"], &rows);
+        let ports = of_kind(human_ports::KIND);
+        let port = |c: &&ChangeDocument| [c.name.clone(), c.after.join(" "), c.before.join(" "), c.reason.clone()];
+        let rows: Vec<[String; 4]> = ports.iter().map(port).collect();
+        self.table(
+            &format!("ports of VMs, {}", count(ports.len(), "change")),
+            ["port", "lets out", "no longer", "why"],
+            &rows,
+        );
         let pins = of_kind("Service");
         let rows: Vec<[String; 4]> = pins.iter().map(row).collect();
         self.table(&format!("pins, {}", count(pins.len(), "change")), ["Service", "action", "addresses", "why"], &rows);

@@ -6,6 +6,7 @@ mod explanation;
 mod human;
 mod human_lb;
 mod human_pod_pools;
+mod human_ports;
 mod junit;
 mod manifest_diff;
 mod markdown;

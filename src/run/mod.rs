@@ -20,7 +20,7 @@ use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, pl
 use crate::source::{Found, Location, read};
 
 pub use lock::{Lock, LockWish, hold, take};
-pub use openstack::{CloudsPlace, OpenStack};
+pub use openstack::{CloudsPlace, OpenStack, Reach, WithPorts};
 pub use operator::{Operator, operate};
 pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
 pub use telemetry::{Server, Telemetry};
@@ -128,7 +128,7 @@ impl<'j> Job<'j> {
 pub async fn observe_and_plan<C: Cluster>(cluster: &C, job: &Job<'_>) -> Result<(Observed, Plan), ClusterError> {
     let mut observed = observe(cluster, Extent::Plan).await?;
     if let Some(openstack) = job.openstack {
-        observed.subnets = openstack.subnets(&job.loaded.desired).await;
+        openstack.see(&job.loaded.desired, &mut observed).await;
     }
     let plan = job.plan(&observed);
     Ok((observed, plan))

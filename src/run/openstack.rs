@@ -7,17 +7,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use serde::Deserialize;
 use tokio::task::spawn_blocking;
 
-use crate::cluster::ClusterError;
-use crate::desired::Desired;
+use crate::cluster::{
+    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+};
+use crate::desired::{AddressPairs, Desired};
 use crate::net::Block;
-use crate::neutron::{Cloud, Id, NetworkFacts, NeutronError, Subnet};
-use crate::observed::{SeenSubnet, SeenSubnets};
+use crate::neutron::{Cloud, GuardedPorts, Id, NetworkFacts, NeutronError, Pair, Subnet};
+use crate::observed::{ObjectVersion, Observed, ObservedKind, SeenPorts, SeenSubnet, SeenSubnets};
 use crate::plugin::{HttpNeutron, Keeping, read_small};
 
 /// How long OpenStack is waited for, for all subnets together.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is said of a question that ended without an answer.
+const GIVEN_UP: &str = "the question was given up";
 
 /// Where OpenStack's credentials are.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +39,19 @@ pub struct CloudsPlace {
 
 /// An OpenStack that can be asked, if there is one.
 #[derive(Clone)]
-pub struct OpenStack(Arc<Asked>);
+pub struct OpenStack {
+    asked: Arc<Asked>,
+    reach: Reach,
+}
+
+/// What it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Subnets of pools.
+    Subnets,
+    /// And ports of VMs, where the Policy says what they let out.
+    Ports,
+}
 
 struct Asked {
     place: CloudsPlace,
@@ -65,8 +84,51 @@ impl Fault {
 
 impl OpenStack {
     /// The one whose credentials are there. Nothing is read yet.
-    pub fn new(place: CloudsPlace) -> OpenStack {
-        OpenStack(Arc::new(Asked { place, last: Mutex::default() }))
+    pub fn new(place: CloudsPlace, reach: Reach) -> OpenStack {
+        OpenStack { asked: Arc::new(Asked { place, last: Mutex::default() }), reach }
+    }
+
+    fn reads_ports(&self, desired: &Desired) -> bool {
+        self.reach == Reach::Ports && desired.policy.address_pairs == AddressPairs::PodCidrs
+    }
+
+    /// Puts all that the files need of it to what was seen of the cluster.
+    pub async fn see(&self, desired: &Desired, observed: &mut Observed) {
+        observed.subnets = self.subnets(desired).await;
+        if self.reads_ports(desired) {
+            observed.ports = Some(self.ports(observed).await);
+        }
+    }
+
+    /// The ports of the VMs that nodes are.
+    async fn ports(&self, observed: &Observed) -> SeenPorts {
+        let wanted: BTreeSet<Id> = observed.nodes.values().filter_map(|node| node.vm()).collect();
+        let (asked, vms) = (self.asked.clone(), wanted.clone());
+        let seen = spawn_blocking(move || asked.with(|neutron| Ok(see_ports(neutron, &vms)))).await;
+        let why = match seen {
+            Ok(Ok(seen)) => return seen,
+            Ok(Err(fault)) => fault.why(),
+            Err(_) => GIVEN_UP.to_owned(),
+        };
+        wanted.into_iter().map(|id| (id, Err(why.clone()))).collect()
+    }
+
+    /// Replaces the pairs of a port, if nobody has changed it since.
+    async fn write_pairs(&self, port: &Id, operation: &Operation) -> Result<Written, WriteError> {
+        let Operation::Patch(patch) = operation else {
+            return Err(WriteError::Refused("a port is only patched".to_owned()));
+        };
+        let PairsPatch { pairs, revision } =
+            serde_json::from_value(patch.clone()).map_err(|why| WriteError::Refused(why.to_string()))?;
+        let (asked, id) = (self.asked.clone(), port.clone());
+        let outcome =
+            spawn_blocking(move || asked.with(|neutron| Ok(neutron.replace_pairs(&id, &pairs, revision)))).await;
+        match outcome {
+            Ok(Ok(Ok(()))) => Ok(Written { version: ObjectVersion::default() }),
+            Ok(Ok(Err(error))) => Err(refusal(error)),
+            Ok(Err(fault)) => Err(WriteError::Refused(fault.why())),
+            Err(_) => Err(WriteError::Unknown(GIVEN_UP.to_owned())),
+        }
     }
 
     /// Tells early that the credentials are no good, where pools need them. An OpenStack that does not answer is no fault of theirs.
@@ -74,10 +136,10 @@ impl OpenStack {
     /// # Errors
     /// Credentials that cannot be read, or are not accepted.
     pub async fn log_in(&self, desired: &Desired) -> Result<(), ClusterError> {
-        if desired.neutron_pools.is_empty() {
+        if desired.neutron_pools.is_empty() && !self.reads_ports(desired) {
             return Ok(());
         }
-        let asked = self.0.clone();
+        let asked = self.asked.clone();
         let outcome = spawn_blocking(move || asked.with(|neutron| neutron.log_in().map_err(|error| Fault::of(&error))));
         match outcome.await {
             Ok(Err(Fault::Credentials(why))) => Err(ClusterError::OpenStack(why)),
@@ -86,19 +148,78 @@ impl OpenStack {
     }
 
     /// The subnets that pools name.
-    pub async fn subnets(&self, desired: &Desired) -> SeenSubnets {
+    async fn subnets(&self, desired: &Desired) -> SeenSubnets {
         let wanted: BTreeSet<Id> = desired.neutron_pools.values().map(|pool| pool.subnet.clone()).collect();
         if wanted.is_empty() {
             return SeenSubnets::new();
         }
-        let (asked, ids) = (self.0.clone(), wanted.clone());
+        let (asked, ids) = (self.asked.clone(), wanted.clone());
         let seen = spawn_blocking(move || asked.with(|neutron| Ok(see(neutron, &ids)))).await;
         let why = match seen {
             Ok(Ok(seen)) => return seen,
             Ok(Err(fault)) => fault.why(),
-            Err(_) => "the question was given up".to_owned(),
+            Err(_) => GIVEN_UP.to_owned(),
         };
         wanted.into_iter().map(|id| (id, SeenSubnet::Unread(why.clone()))).collect()
+    }
+}
+
+/// What a patch of a port says.
+#[derive(Deserialize)]
+struct PairsPatch {
+    #[serde(rename = "allowed_address_pairs")]
+    pairs: Vec<Pair>,
+    #[serde(rename = "revision_number")]
+    revision: u64,
+}
+
+fn refusal(error: NeutronError) -> WriteError {
+    match error {
+        NeutronError::Changed | NeutronError::NoSuchPort => WriteError::Superseded(error.to_string()),
+        NeutronError::Unavailable(_) => WriteError::Unknown(error.to_string()),
+        NeutronError::TooManyPairs => WriteError::Refused(format!(
+            "{error}; raise `max_allowed_address_pair` of Neutron (10 unless it says otherwise), or give nodes fewer and wider blocks"
+        )),
+        _ => WriteError::Refused(error.to_string()),
+    }
+}
+
+/// A cluster, and the ports of its VMs.
+pub struct WithPorts<C> {
+    /// The cluster.
+    pub cluster: C,
+    /// Where the ports are.
+    pub openstack: OpenStack,
+}
+
+impl<C: Cluster> Cluster for WithPorts<C> {
+    async fn list(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        moment: &Moment,
+        listener: &mut dyn Listener,
+    ) -> Result<Seen, ClusterError> {
+        self.cluster.list(kind, namespace, moment, listener).await
+    }
+
+    async fn write(&self, write: &Write) -> Result<Written, WriteError> {
+        match &write.target {
+            Target::Port(id) => self.openstack.write_pairs(id, &write.operation).await,
+            _ => self.cluster.write(write).await,
+        }
+    }
+
+    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
+        self.cluster.lock(name).await
+    }
+
+    fn now(&self) -> Timestamp {
+        self.cluster.now()
+    }
+
+    async fn finish(&self) -> Result<(), ClusterError> {
+        self.cluster.finish().await
     }
 }
 
@@ -134,6 +255,20 @@ impl CloudsPlace {
 
 fn in_file(path: &Path, why: &dyn std::fmt::Display) -> Fault {
     Fault::Credentials(format!("{}: {why}", path.display()))
+}
+
+fn see_ports(neutron: &HttpNeutron, vms: &BTreeSet<Id>) -> SeenPorts {
+    let mut seen = SeenPorts::new();
+    let mut silent: Option<String> = None;
+    for vm in vms {
+        let answer = match &silent {
+            Some(why) => Err(why.clone()),
+            None => neutron.ports_of_vm(vm).map_err(|error| error.to_string()),
+        };
+        silent = answer.as_ref().err().cloned();
+        seen.insert(vm.clone(), answer);
+    }
+    seen
 }
 
 fn see(neutron: &HttpNeutron, wanted: &BTreeSet<Id>) -> SeenSubnets {

@@ -1,11 +1,11 @@
 //! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that nothing is given while they are unknown.
 
 use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::{Finding, Severity};
-use cilium_ipam::neutron::Id;
+use cilium_ipam::model::{Finding, Hazard, Severity};
+use cilium_ipam::neutron::{GuardedPort, Id};
 use cilium_ipam::observed::{Observed, ObservedKind, Reader, SeenSubnet};
-use cilium_ipam::plan::{BlockedReason, Plan, Standing, node_changes, plan};
-use serde_json::Value;
+use cilium_ipam::plan::{BlockedReason, Change, Plan, Standing, node_changes, plan};
+use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
 
@@ -208,4 +208,42 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     assert_eq!(folder.read("cluster.json"), before);
     let named = ["plan", "--cluster", "cluster.json", "--clouds-file", "nowhere.yaml"];
     assert!(folder.run(&named).expect(8).stderr.contains("nowhere.yaml"), "one that is named must be there");
+}
+
+const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
+
+/// A VM's port that lets these ranges out.
+fn port(pairs: &[&str]) -> GuardedPort {
+    let pairs: Vec<Value> =
+        pairs.iter().map(|range| json!({"ip_address": range, "mac_address": "fa:16:3e:00:00:09"})).collect();
+    let port = json!({
+        "id": OTHER, "network_id": NETWORK, "device_id": SUBNET, "device_owner": "compute:nova",
+        "mac_address": "FA:16:3e:00:00:09", "allowed_address_pairs": pairs, "revision_number": 7, "port_security_enabled": true,
+    });
+    serde_json::from_value(port).unwrap()
+}
+
+#[test]
+fn ports_let_out_what_their_node_holds_and_nothing_else_of_the_pools() {
+    let documents = [of_nodes("10.20.0.0/16"), PAIRS.to_owned()];
+    let vm = |provider: &str| node("n", "a", &format!("\"providerID\":\"{provider}\",{}", holds("10.20.7.0/24")));
+    let mut seen = observed(&[vm(&format!("openstack://RegionOne/{SUBNET}"))], &[]);
+    let unseen = planned(&documents, &seen);
+    assert_eq!((unseen.changes.len(), finding(&unseen, "address-pairs-unseen").severity), (0, Severity::Info));
+    let id: Id = SUBNET.parse().unwrap();
+    seen.ports = Some([(id.clone(), Err("no answer in time".to_owned()))].into());
+    let unread = planned(&documents, &seen);
+    assert!(unread.changes.is_empty() && finding(&unread, "address-pairs-unread").message.contains("no answer"));
+    // A wider range than a pool, another network, and what is missing.
+    seen.ports =
+        Some([(id.clone(), Ok(vec![port(&["10.20.9.0/24", "10.0.0.0/8", "203.0.113.9", "10.20.6.1"])]))].into());
+    let plan = planned(&documents, &seen);
+    let Change::Port(change) = &plan.changes[0] else { panic!("{plan:#?}") };
+    let texts = |ranges: &std::collections::BTreeSet<_>| ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts(&change.added), ["10.20.7.0/24"]);
+    assert_eq!(texts(&change.removed), ["10.20.6.1/32", "10.20.9.0/24"]);
+    assert_eq!((change.revision, change.pairs.len(), change.hazard()), (7, 3, Hazard::Disruptive));
+    seen.ports = Some([(id, Ok(vec![port(&["10.20.7.0/24", "203.0.113.9"])]))].into());
+    assert!(planned(&documents, &seen).changes.is_empty());
+    assert!(planned(&documents, &observed(&[vm("aws:///eu/i-1")], &[])).changes.is_empty(), "another cloud's");
 }

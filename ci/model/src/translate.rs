@@ -117,6 +117,7 @@ impl Names {
             attention: OperatorAttention::Served,
             protection: Protection::None,
             addresses: Vec::new(),
+            provider_id: None,
             authors: Vec::new(),
         }
     }

@@ -326,7 +326,7 @@ impl Cluster for FileCluster {
             Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
             Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
             Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
-            Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event => {
+            Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => {
                 return Err(WriteError::Refused("a file keeps none of these".to_owned()));
             }
         };

@@ -5,6 +5,7 @@
 mod connection;
 mod custom;
 mod follow;
+mod place;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +22,12 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use self::connection::client;
+use self::place::{collection, object_name};
 use super::{
     Cluster, ClusterError, LeaseName, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write,
     WriteError, Written,
 };
-use crate::custom::EVENT_NAMESPACE;
-use crate::observed::{CLAIMS_NAME, FIELD_MANAGER, OWN_NAMESPACE, ObjectVersion, ObservedKind, Query};
+use crate::observed::{FIELD_MANAGER, ObjectVersion, ObservedKind, Query};
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
@@ -260,6 +261,9 @@ impl Cluster for LiveCluster {
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
+        if let Target::Port(_) = write.target {
+            return Err(WriteError::Refused("ports are not the API server's".to_owned()));
+        }
         let collection = collection(&write.target);
         let (method, path, kind, body) = match &write.operation {
             Operation::Patch(patch) => {
@@ -340,37 +344,6 @@ impl Cluster for LiveCluster {
 /// Whether the same request may fare better later.
 fn is_passing(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
-}
-
-fn collection(target: &Target) -> Cow<'static, str> {
-    match target {
-        Target::Node(_) => "/api/v1/nodes".into(),
-        Target::NodeConfig(api, namespace, _) => {
-            format!("/apis/{}/namespaces/{namespace}/ciliumnodeconfigs", api.as_str()).into()
-        }
-        Target::PodPool(_) => "/apis/cilium.io/v2alpha1/ciliumpodippools".into(),
-        Target::CiliumNode(_) => "/apis/cilium.io/v2/ciliumnodes".into(),
-        Target::AddressPool(api, _) => format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into(),
-        Target::Service(service) => format!("/api/v1/namespaces/{}/services", service.namespace()).into(),
-        Target::Claims => format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into(),
-        Target::Custom(kind, _) | Target::Status(kind, _) => kind.path().into(),
-        Target::Event => format!("/api/v1/namespaces/{EVENT_NAMESPACE}/events").into(),
-        Target::Lease(_) => format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into(),
-    }
-}
-
-fn object_name(target: &Target) -> Cow<'_, str> {
-    let name = match target {
-        Target::Status(_, name) => return format!("{name}/status").into(),
-        Target::Node(name) | Target::CiliumNode(name) => name.as_str(),
-        Target::AddressPool(_, name) => name.as_str(),
-        Target::NodeConfig(_, _, name) | Target::PodPool(name) | Target::Custom(_, name) => name,
-        Target::Service(service) => service.name(),
-        Target::Claims => CLAIMS_NAME,
-        Target::Lease(name) => name.as_str(),
-        Target::Event => "",
-    };
-    name.into()
 }
 
 /// An error with its causes: the outer one of the client alone says too little.

@@ -278,7 +278,7 @@ fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
         Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
         Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
         Target::Claims => (ObservedKind::Claims, claims_key()),
-        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event => return None,
+        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => return None,
     })
 }
 

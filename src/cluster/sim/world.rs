@@ -208,6 +208,7 @@ impl World {
             | Target::AddressPool(..)
             | Target::Service(_)
             | Target::NodeConfig(..)
+            | Target::Port(_)
             | Target::PodPool(_) => {
                 return Err(WriteError::Forbidden("there is none of these here".to_owned()));
             }

@@ -42,7 +42,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
     }
     let order = |change: &Change| match change {
         Change::AddressPool(change) => Some((change.action, change.name.clone())),
-        Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
+        Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
     };
     plan.changes.sort_by_key(order);
 }

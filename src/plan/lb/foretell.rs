@@ -148,7 +148,7 @@ impl Foretelling {
         match change {
             Change::AddressPool(change) => change.hazard = hazard,
             Change::Service(change) => change.hazard = hazard,
-            Change::PodPool(_) | Change::Node(_) => {}
+            Change::PodPool(_) | Change::Port(_) | Change::Node(_) => {}
         }
     }
 

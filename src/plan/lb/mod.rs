@@ -47,7 +47,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         service_pins::decide(desired, observed, pools.world(), &mut plan);
         let is_early = |change: &Change| match change {
             Change::Service(change) => observed.services.get(&change.service).is_some_and(|s| s.ingress.is_empty()),
-            Change::AddressPool(_) | Change::PodPool(_) | Change::Node(_) => false,
+            Change::AddressPool(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => false,
         };
         plan.changes.sort_by_key(|change| !is_early(change));
     }

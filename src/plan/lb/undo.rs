@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use super::super::Blocked;
 use super::super::change::{Change, Target};
-use super::super::document::{ChangeDocument, EditDocument, PlanDocument};
+use super::super::document::{ChangeDocument, PlanDocument};
+use super::super::document_edit::EditDocument;
 use super::address_pools::Users;
 use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
 use super::foretell::Foretelling;
@@ -25,7 +26,7 @@ fn hazard(before: Option<&AddressPoolManifest>) -> Hazard {
 /// The change that takes this one back.
 pub(in crate::plan) fn inverted(change: &Change) -> Option<Change> {
     match change {
-        Change::PodPool(_) | Change::Node(_) => None,
+        Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
         Change::AddressPool(change) => Some(Change::AddressPool(Box::new(AddressPoolChange {
             action: action(change.after.as_ref(), change.before.as_ref()),
             before: change.after.clone(),

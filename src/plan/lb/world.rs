@@ -31,7 +31,7 @@ impl World {
         match change {
             Change::AddressPool(change) => self.put_pool(change),
             Change::Service(change) => self.put_service(change),
-            Change::PodPool(_) | Change::Node(_) => {}
+            Change::PodPool(_) | Change::Port(_) | Change::Node(_) => {}
         }
     }
 

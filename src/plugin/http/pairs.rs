@@ -39,6 +39,17 @@ impl HttpNeutron {
         Ok(ports)
     }
 
+    /// The ports of a VM; letter by letter, too.
+    ///
+    /// # Errors
+    /// Neutron's no.
+    pub fn ports_of_vm(&self, vm: &Id) -> Result<Vec<GuardedPort>, NeutronError> {
+        let vm = vm.to_string();
+        let mut ports = self.guarded_ports(("device_id", &vm))?;
+        ports.retain(|port| port.device_id == vm);
+        Ok(ports)
+    }
+
     fn guarded_ports(&self, (key, value): (&str, &str)) -> Result<Vec<GuardedPort>, NeutronError> {
         let mut query = vec![(key, value.to_owned())];
         query.extend(FIELDS.map(|field| ("fields", field.to_owned())));

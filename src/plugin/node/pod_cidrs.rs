@@ -33,8 +33,7 @@ fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
     let node = node(&wanted.node_name, &wanted.service_account)?;
     let ranges = pod_cidrs(&node)?;
     let source = Source::File { path: wanted.clouds_file.clone(), cloud: wanted.cloud.clone() };
-    let keeping = Keeping::In(wanted.state.clone());
-    let neutron = HttpNeutron::new(cloud(&source)?, keeping, Instant::now() + DEADLINE)?;
+    let neutron = HttpNeutron::new(cloud(&source)?, Keeping::In(wanted.state.clone()), Instant::now() + DEADLINE)?;
     let keeper = PairsKeeper::new(&wanted.on, state_folder(&wanted.state)?, "pod CIDRs", &neutron)?;
     keeper.keep_ranges(&neutron, &ranges)
 }

@@ -128,11 +128,13 @@ fn differs_by_its_block(one: &Node, other: &Node) -> bool {
         attention,
         protection,
         addresses,
+        provider_id,
         authors: _,
     } = one;
     (name, uid, created, labels) == (&other.name, &other.uid, &other.created, &other.labels)
         && (unreadable_spec, unreadable_annotation) == (&other.unreadable_spec, &other.unreadable_annotation)
-        && (attention, protection, addresses) == (&other.attention, &other.protection, &other.addresses)
+        && (attention, protection) == (&other.attention, &other.protection)
+        && (addresses, provider_id) == (&other.addresses, &other.provider_id)
 }
 
 fn shown(observed: &Observed) -> BTreeMap<NodeName, BTreeSet<Block>> {

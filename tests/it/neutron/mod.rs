@@ -13,6 +13,7 @@ mod nic;
 mod node;
 mod pairs;
 mod pools;
+mod port_pairs;
 mod races;
 mod support;
 mod warm;

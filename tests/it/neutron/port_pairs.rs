@@ -1,0 +1,150 @@
+//! What VMs' ports at a real Neutron let out, planned and applied with everything else.
+
+use serde_json::{Value, json};
+use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
+use testbed::{Fault, OpenStack};
+
+use super::support::stack;
+use crate::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool};
+
+const VM: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
+const FULL_VM: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
+const APPLY: [&str; 2] = ["apply", "--auto-approve"];
+
+/// A node that is a VM and holds a block.
+fn vm(name: &str, id: &str, block: &str) -> String {
+    node(name, "a", &format!("\"providerID\":\"openstack:///{id}\",{}", holds(block)))
+}
+
+fn person(stack: &OpenStack, nodes: &[String], policy: &str) -> Folder {
+    let files = [pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}"), policy.to_owned()];
+    let folder = Folder::new(&[
+        ("cluster.json", cluster("1.19.3", KUBERNETES, nodes).as_str()),
+        ("pools/a.yaml", &files.join("---\n")),
+    ]);
+    let auth = json!({
+        "auth_url": stack.keystone_url(), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
+        "project_name": MEMBER_PROJECT, "user_domain_id": DOMAIN, "project_domain_id": DOMAIN,
+    });
+    folder.write("clouds.yaml", json!({"clouds": {"lab": {"auth": auth}}}).to_string());
+    folder
+}
+
+fn run(folder: &Folder, verb: &[&str]) -> Ran {
+    folder.run(&[verb, &["--cluster", "cluster.json"]].concat())
+}
+
+fn changes(folder: &Folder) -> Vec<Value> {
+    let plan = run(folder, &["plan", "-o", "json"]).expect(0).json();
+    assert_eq!(plan["format_version"], "1.5");
+    plan["changes"].as_array().unwrap().iter().filter(|change| change["kind"] == "Port").cloned().collect()
+}
+
+fn port(stack: &OpenStack, network: &str, owner: &str, vm: &str, more: &Value) -> String {
+    let mut port = json!({"device_id": vm, "device_owner": owner});
+    more.as_object().unwrap().iter().for_each(|(key, value)| port[key] = value.clone());
+    stack.create_port(network, &port).unwrap()
+}
+
+/// The ranges that a port lets out.
+fn pairs(stack: &OpenStack, port: &str) -> Vec<String> {
+    let port = stack.as_member().get(&format!("/v2.0/ports/{port}")).unwrap();
+    let pairs = port["port"]["allowed_address_pairs"].as_array().unwrap();
+    let mut ranges: Vec<String> = pairs.iter().map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect();
+    ranges.sort();
+    ranges
+}
+
+/// Somebody else lets these out, too.
+fn let_out(stack: &OpenStack, port: &str, ranges: &[String]) {
+    let path = format!("/v2.0/ports/{port}");
+    let mut pairs = stack.as_member().get(&path).unwrap()["port"]["allowed_address_pairs"].take();
+    let list = pairs.as_array_mut().unwrap();
+    list.extend(ranges.iter().map(|range| json!({"ip_address": range})));
+    stack.as_member().put(&path, &json!({"port": {"allowed_address_pairs": pairs}})).unwrap();
+}
+
+#[test]
+fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
+    let Some(stack) = stack(&Options::default()) else { return };
+    let network = stack.create_network("vms").unwrap();
+    stack.create_subnet(&network, "10.9.0.0/24", &json!({})).unwrap();
+    let foreign_mac = json!({"ip_address": "10.20.8.0/24", "mac_address": "fa:16:3e:00:00:01"});
+    let before = json!({"allowed_address_pairs": [
+        {"ip_address": "203.0.113.9"}, {"ip_address": "10.20.9.0/24"}, {"ip_address": "10.21.0.0/16"}, foreign_mac,
+    ]});
+    let vms = port(&stack, &network, "compute:nova", VM, &before);
+    let others = port(&stack, &network, "baremetal:rack", VM, &json!({}));
+    let open = json!({"port_security_enabled": false, "security_groups": []});
+    let open = port(&stack, &network, "compute:nova", VM, &open);
+    nobody_who_did_not_ask_is_helped(&stack, &vms);
+    planned_applied_and_taken_back(&stack, &vms);
+    somebody_else_writes_meanwhile(&stack, &vms);
+    a_port_that_is_full(&stack, &network);
+    assert_eq!((pairs(&stack, &others).len(), pairs(&stack, &open).len()), (0, 0), "neither is a VM's guarded port");
+    a_port_that_goes_meanwhile(&stack, &vms);
+}
+
+fn nobody_who_did_not_ask_is_helped(stack: &OpenStack, port: &str) {
+    let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], "");
+    assert!(changes(&folder).is_empty());
+    run(&folder, &APPLY).expect(0);
+    assert_eq!(pairs(stack, port).len(), 4);
+}
+
+fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
+    let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], POLICY);
+    let planned = changes(&folder);
+    assert_eq!(planned.len(), 1, "{planned:#?}");
+    assert_eq!((planned[0]["name"].as_str().unwrap(), &planned[0]["hazard"]), (port, &json!("disruptive")));
+    assert_eq!((&planned[0]["after"], &planned[0]["before"]), (&json!(["10.20.0.0/24"]), &json!(["10.20.9.0/24"])));
+    let shown = run(&folder, &["plan"]).expect(0).stdout;
+    assert!(
+        shown.contains("missing: 10.20.0.0/24; stale: 10.20.9.0/24") && shown.contains("1 port to change"),
+        "{shown}"
+    );
+    let was = pairs(stack, port);
+    run(&folder, &["apply", "--auto-approve", "--undo-out", "undo.json", "--limit", "disruptive-count=0"]).expect(5);
+    assert_eq!(pairs(stack, port), was, "a limit counts it");
+    run(&folder, &["apply", "--auto-approve", "--undo-out", "undo.json"]).expect(0);
+    assert_eq!(pairs(stack, port), ["10.20.0.0/24", "10.20.8.0/24", "10.21.0.0/16", "203.0.113.9"]);
+    assert!(changes(&folder).is_empty(), "nothing is left to do");
+    run(&folder, &["apply", "undo.json"]).expect(0);
+    assert_eq!(pairs(stack, port), was);
+}
+
+fn somebody_else_writes_meanwhile(stack: &OpenStack, port: &str) {
+    let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], POLICY);
+    run(&folder, &["plan", "--out", "plan.json"]).expect(0);
+    let_out(stack, port, &["198.51.100.7".to_owned()]);
+    let changed = Fault::Answer { status: 412, body: String::new() };
+    stack.neutron().faults().clear();
+    stack.neutron().faults().next(1, "PUT", "/v2.0/ports", changed);
+    run(&folder, &["apply", "plan.json"]).expect(0);
+    assert_eq!(stack.neutron().faults().count("PUT", "/v2.0/ports"), 2, "one that lost a race is planned again");
+    let now = pairs(stack, port);
+    assert!(now.contains(&"198.51.100.7".to_owned()) && now.contains(&"10.20.0.0/24".to_owned()), "{now:?}");
+}
+
+fn a_port_that_is_full(stack: &OpenStack, network: &str) {
+    let theirs: Vec<String> = (0..10).map(|number| format!("203.0.113.{number}")).collect();
+    let full = port(stack, network, "compute:nova", FULL_VM, &json!({}));
+    let_out(stack, &full, &theirs);
+    let folder = person(stack, &[vm("n2", FULL_VM, "10.20.2.0/24")], POLICY);
+    let told = run(&folder, &APPLY).expect(1).all();
+    assert!(told.contains("max_allowed_address_pair"), "{told}");
+    assert_eq!(pairs(stack, &full).len(), 10);
+}
+
+fn a_port_that_goes_meanwhile(stack: &OpenStack, port: &str) {
+    let folder = person(stack, &[vm("n1", VM, "10.20.3.0/24")], POLICY);
+    run(&folder, &["plan", "--out", "plan.json"]).expect(0);
+    stack.as_member().delete(&format!("/v2.0/ports/{port}")).unwrap();
+    let stale = run(&folder, &["apply", "plan.json"]).expect(4).stderr;
+    assert!(stale.contains("but it is gone"), "{stale}");
+    stack.neutron().stop();
+    let told = run(&folder, &["plan"]).expect(0).all();
+    assert!(told.contains("its pairs are left alone"), "{told}");
+    stack.neutron().start().unwrap();
+}
