@@ -140,11 +140,12 @@ fn a_port_that_is_full(stack: &OpenStack, network: &str) {
 fn a_port_that_goes_meanwhile(stack: &OpenStack, port: &str) {
     let folder = person(stack, &[vm("n1", VM, "10.20.3.0/24")], POLICY);
     run(&folder, &["plan", "--out", "plan.json"]).expect(0);
-    stack.as_member().delete(&format!("/v2.0/ports/{port}")).unwrap();
+    // Members may not delete a port that a VM seems to have (Neutron 29).
+    stack.as_admin().delete(&format!("/v2.0/ports/{port}")).unwrap();
     let stale = run(&folder, &["apply", "plan.json"]).expect(4).stderr;
     assert!(stale.contains("but it is gone"), "{stale}");
     stack.neutron().stop();
     let told = run(&folder, &["plan"]).expect(0).all();
-    assert!(told.contains("its pairs are left alone"), "{told}");
+    assert!(told.contains("address-pairs-unread"), "{told}");
     stack.neutron().start().unwrap();
 }
