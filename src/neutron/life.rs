@@ -44,9 +44,18 @@ pub struct Beginnings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// When.
-    pub at: Timestamp,
+    pub boot: Boot,
     /// The network namespace that was named.
     pub netns: Netns,
+}
+
+/// Since which start of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boot {
+    /// It still runs.
+    This,
+    /// Nothing of it is left.
+    Earlier,
 }
 
 /// A network namespace that was named by a path.
@@ -66,16 +75,16 @@ impl Remembered {
         let is_remembered = self.attachments.iter().any(|attachment| attachment.to_string() == port.device_id);
         match trace {
             _ if is_remembered || self.has_address_of(port) => Life::Possible,
-            Some(trace) => trace.life(beginnings),
+            Some(trace) => trace.life(),
             None => life_by_age(port, beginnings),
         }
     }
 
-    /// Of an interface that has a port of the pool.
-    pub fn life_of_holder(&self, holder: &Attachment, trace: Option<Trace>, beginnings: &Beginnings) -> Life {
+    /// Of an interface that has this port of the pool.
+    pub fn life_of_holder(&self, holder: &Attachment, port: &Port, trace: Option<Trace>) -> Life {
         match trace {
-            _ if self.attachments.contains(holder) => Life::Possible,
-            Some(trace) => trace.life(beginnings),
+            _ if self.attachments.contains(holder) || self.has_address_of(port) => Life::Possible,
+            Some(trace) => trace.life(),
             // Each leaves its trace before it takes, so the traces were lost.
             None => Life::Possible,
         }
@@ -92,8 +101,8 @@ impl Remembered {
 }
 
 impl Trace {
-    fn life(self, beginnings: &Beginnings) -> Life {
-        let is_over = self.at < beginnings.boot || self.netns == Netns::Gone;
+    fn life(self) -> Life {
+        let is_over = self.boot == Boot::Earlier || self.netns == Netns::Gone;
         if is_over { Life::Over } else { Life::Possible }
     }
 }
@@ -157,20 +166,19 @@ mod tests {
         Beginnings { boot: at("10:00"), files: files.map(at) }
     }
 
-    fn trace(text: &str, netns: Netns) -> Option<Trace> {
-        Some(Trace { at: at(text), netns })
+    fn trace(boot: Boot, netns: Netns) -> Option<Trace> {
+        Some(Trace { boot, netns })
     }
 
     #[test]
     fn what_a_runtime_remembers_lives() {
         let by_name = Remembered { attachments: [holder()].into(), ..Remembered::default() };
         let by_address = Remembered { addresses: ["10.0.0.7".parse().unwrap()].into(), ..Remembered::default() };
-        let old = port("2026-11-23T01:00:00Z");
+        let (old, over) = (port("2026-11-23T01:00:00Z"), trace(Boot::Earlier, Netns::Gone));
         for remembered in [&by_name, &by_address] {
-            let life = remembered.life_of_port(&old, trace("01:00", Netns::Gone), &beginnings(Some("00:30")));
-            assert_eq!(life, Life::Possible);
+            assert_eq!(remembered.life_of_port(&old, over, &beginnings(Some("00:30"))), Life::Possible);
+            assert_eq!(remembered.life_of_holder(&holder(), &old, over), Life::Possible);
         }
-        assert_eq!(by_name.life_of_holder(&holder(), trace("01:00", Netns::Gone), &beginnings(None)), Life::Possible);
         assert_eq!(by_address.life_behind_unknown(&old, &beginnings(None)), Life::Possible);
     }
 
@@ -178,12 +186,16 @@ mod tests {
     fn a_trace_tells_by_its_network_namespace_and_by_the_boot() {
         let nothing = Remembered::default();
         let young = port("2026-11-23T11:00:00Z");
-        let life = |trace| nothing.life_of_port(&young, trace, &beginnings(Some("08:00")));
-        assert_eq!(life(trace("11:00", Netns::There)), Life::Possible);
-        assert_eq!(life(trace("11:00", Netns::OutOfSight)), Life::Possible);
-        assert_eq!(life(trace("11:00", Netns::Gone)), Life::Over);
-        assert_eq!(life(trace("09:59", Netns::There)), Life::Over, "another container has that name now");
-        assert_eq!(nothing.life_of_holder(&holder(), None, &beginnings(Some("08:00"))), Life::Possible);
+        let life = |trace| {
+            let life = nothing.life_of_port(&young, trace, &beginnings(Some("08:00")));
+            assert_eq!(nothing.life_of_holder(&holder(), &young, trace), life);
+            life
+        };
+        assert_eq!(life(trace(Boot::This, Netns::There)), Life::Possible);
+        assert_eq!(life(trace(Boot::This, Netns::OutOfSight)), Life::Possible);
+        assert_eq!(life(trace(Boot::This, Netns::Gone)), Life::Over);
+        assert_eq!(life(trace(Boot::Earlier, Netns::There)), Life::Over, "another container has that name now");
+        assert_eq!(nothing.life_of_holder(&holder(), &young, None), Life::Possible);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use api::{
 };
 pub use clouds::{Access, Cloud, CloudsFault, Named, Project, Trust};
 pub use identity::{Identity, Owner, RunId};
-pub use life::{Beginnings, Life, Netns, Remembered, Suspects, Trace};
+pub use life::{Beginnings, Boot, Life, Netns, Remembered, Suspects, Trace};
 pub use pairs::{GuardedPort, GuardedPorts, Kept as KeptPairs, Pair, PairsChange, PortSecurity, keep_pairs};
 pub use settings::{Chores, GuardedInterface, PairsChore, RouteMtu, Settings, Source, Wish};
 pub(crate) use settings::{invalid, shown};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How the names of files end that are not whole yet.
-const UNFINISHED: &str = "unfinished";
+/// How the names of files begin that are not whole yet; nothing that is kept is called so.
+const UNFINISHED: &str = ".";
 
 /// Nobody writes for so long.
 const ABANDONED: Duration = Duration::from_mins(10);
@@ -33,7 +33,7 @@ pub(super) fn keep_synced<T: Serialize>(path: &Path, fact: &T) -> io::Result<()>
 }
 
 fn replace<T: Serialize>(path: &Path, fact: &T, finish: fn(&File) -> io::Result<()>) -> io::Result<()> {
-    let unfinished = path.with_extension(format!("{:016x}.{UNFINISHED}", fastrand::u64(..)));
+    let unfinished = path.with_file_name(format!("{UNFINISHED}{:016x}", fastrand::u64(..)));
     let written = write(&unfinished, &serde_json::to_vec(fact)?).and_then(|file| finish(&file));
     let written = written.and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
@@ -44,7 +44,7 @@ fn replace<T: Serialize>(path: &Path, fact: &T, finish: fn(&File) -> io::Result<
 
 /// Whether it is the name of a file that is not whole yet.
 pub(super) fn is_unfinished(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == UNFINISHED)
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED))
 }
 
 /// Removes what killed runs left unfinished.

@@ -25,13 +25,17 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of(settings: &Settings) -> Result<Place, CniError> {
-        let node = match &settings.node {
-            Some(node) => node.clone(),
-            None => node_name()?,
-        };
-        let named = settings.cluster.as_ref().map_or(node.clone(), |cluster| format!("{cluster}/{node}"));
+        let with_cluster =
+            |node: String| settings.cluster.as_ref().map_or(node.clone(), |cluster| format!("{cluster}/{node}"));
         // Ports were made by the name that the node had first.
-        let node = kept::read(&settings.state.join(NODE_FILE)).unwrap_or_else(|| named.clone());
+        let first: Option<String> = kept::read(&settings.state.join(NODE_FILE));
+        let named = match (&settings.node, &first) {
+            (Some(node), _) => with_cluster(node.clone()),
+            (None, None) => with_cluster(node_name()?),
+            // What tells the machine may not be seen from within a container.
+            (None, Some(first)) => node_name().map_or_else(|_| first.clone(), with_cluster),
+        };
+        let node = first.unwrap_or_else(|| named.clone());
         Ok(Place { state: settings.state.clone(), network_name: settings.network_name.clone(), named, node })
     }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::names::{attachment, file_name};
+use super::traces::boot_id;
 use super::{files, kept};
 use crate::neutron::cni::{Attachment, CniError};
 use crate::neutron::{Id, KeptFacts, PoolPorts, PooledPort};
@@ -20,6 +21,7 @@ const HELD: &str = "held";
 const GOING: &str = "going";
 const MAKING: &str = "making";
 const FACTS: &str = "facts.json";
+const CONFIRMED: &str = "confirmed.json";
 
 /// The pool of a network on this node.
 pub(super) struct Pool {
@@ -43,7 +45,7 @@ impl Pool {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(|why| fault(&folder, &why))?;
         }
-        kept::clean(&self.folder.join(FREE));
+        kept::clean(&self.folder.join(MAKING));
         Ok(())
     }
 
@@ -51,6 +53,14 @@ impl Pool {
     pub(super) fn held(&self, attachment: &Attachment) -> Result<Option<PooledPort>, CniError> {
         let path = self.holding(attachment);
         read(&path).map_err(|why| fault(&path, &why))
+    }
+
+    /// A file that makes no sense, as a crash of the machine may leave it, leads to no port: it is one that no file knows then.
+    pub(super) fn drop_broken(&self, attachment: &Attachment) {
+        let path = self.holding(attachment);
+        if read(&path).is_err_and(|why| why.kind() == ErrorKind::InvalidData) {
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// Takes the first of the free ports that will do.
@@ -90,10 +100,10 @@ impl Pool {
     /// Keeps what is known.
     pub(super) fn keep_facts(&self, facts: &KeptFacts) -> Result<(), CniError> {
         let path = self.folder.join(FACTS);
-        kept::keep(&path, facts).map_err(|why| fault(&path, &why))
+        kept::keep_synced(&path, facts).map_err(|why| fault(&path, &why))
     }
 
-    /// Everything in it. Nobody may take or give back meanwhile. A file that makes no sense, as a crash of the machine may leave it, is removed
+    /// Everything in it. What is taken or given back meanwhile may be missing, or be there twice. A file that makes no sense, as a crash of the machine may leave it, is removed
     /// where nobody has the port; where somebody has, it is a fault.
     pub(super) fn ports(&self) -> Result<PoolPorts, CniError> {
         let held = self.folder.join(HELD);
@@ -128,10 +138,45 @@ impl Pool {
         Ok(paths.iter().filter_map(|path| Some((place(path)?, age(path).unwrap_or_default()))).collect())
     }
 
-    /// A new one, which nobody has. It survives a crash of the machine, as Neutron does.
-    pub(super) fn put(&self, pooled: &PooledPort) -> Result<(), CniError> {
-        let path = self.freed(&pooled.port.id);
+    /// It was made, and nobody has it. What is written survives a crash of the machine, as the port does.
+    pub(super) fn made(&self, place: &str, pooled: &PooledPort) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(place);
         kept::keep_synced(&path, pooled).map_err(|why| fault(&path, &why))
+    }
+
+    /// Whoever comes may take it. Until then it is about to be made, and never both.
+    pub(super) fn put(&self, place: &str, id: &Id) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(place);
+        fs::rename(&path, self.freed(id)).map_err(|why| fault(&path, &why))
+    }
+
+    /// What was moved is where it was moved to, whatever happens to the machine: before something is deleted that a file led to.
+    pub(super) fn settle(&self) -> Result<(), CniError> {
+        for part in [FREE, GOING] {
+            let folder = self.folder.join(part);
+            let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
+            match synced {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(fault(&folder, &why)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Its ports were seen at Neutron since the machine was started. Before, these files may be of a disk that was restored.
+    pub(super) fn confirm(&self) -> Result<(), CniError> {
+        let path = self.folder.join(CONFIRMED);
+        let boot = boot_id().map_err(|why| fault(&path, &why))?;
+        if kept::read::<String>(&path).as_ref() == Some(&boot) {
+            return Ok(());
+        }
+        kept::keep(&path, &boot).map_err(|why| fault(&path, &why))
+    }
+
+    /// Whether a port may be taken.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let kept = kept::read::<String>(&self.folder.join(CONFIRMED));
+        kept.is_some_and(|boot| boot_id().is_ok_and(|now| now == boot))
     }
 
     /// Nobody gets this one any more, unless somebody has taken it just now.
@@ -205,4 +250,91 @@ fn read(path: &Path) -> io::Result<Option<PooledPort>> {
 
 fn fault(path: &Path, why: &io::Error) -> CniError {
     files::fault(&path.display().to_string(), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::neutron::{MadeFor, Owner, Port, Settings};
+
+    const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+
+    fn pooled(number: u32) -> PooledPort {
+        let ipam = serde_json::json!({"networks": [NETWORK]});
+        let written = serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam}).to_string();
+        let wish = Settings::read(written.as_bytes()).unwrap().wish(&crate::neutron::cni::Arguments::default());
+        let port = serde_json::json!({
+            "id": format!("00000000-0000-4000-8000-{number:012x}"), "network_id": NETWORK, "name": "n1/pods",
+            "device_id": format!("place-{number}"), "device_owner": Owner::Pool.as_str(),
+        });
+        PooledPort { port: serde_json::from_value::<Port>(port).unwrap(), made_for: MadeFor::of(&wish.unwrap()) }
+    }
+
+    fn attachment(container: &str) -> Attachment {
+        Attachment { container: container.parse().unwrap(), interface: "x.unfinished".parse().unwrap() }
+    }
+
+    fn pool(folder: &Path, numbers: &[u32]) -> Pool {
+        let pool = Pool::of(folder, "pods");
+        pool.lay_out().unwrap();
+        for number in numbers {
+            let pooled = pooled(*number);
+            pool.intend(&pooled.port.device_id).unwrap();
+            pool.made(&pooled.port.device_id, &pooled).unwrap();
+            assert_eq!(pool.intended().unwrap().len(), 1);
+            pool.put(&pooled.port.device_id, &pooled.port.id).unwrap();
+        }
+        assert!(pool.intended().unwrap().is_empty(), "what may be taken is not about to be made");
+        pool
+    }
+
+    #[test]
+    fn what_was_free_for_longest_is_taken_first_and_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path(), &[1, 2]);
+        let take = |name: &str| pool.take(&attachment(name), |pooled| Some(pooled.clone())).unwrap();
+        let first = take("a").unwrap();
+        assert_eq!((&first, pool.held(&attachment("a")).unwrap()), (&pooled(1), Some(pooled(1))));
+        pool.release(&attachment("a"), &first).unwrap();
+        pool.release(&attachment("a"), &first).unwrap();
+        assert_eq!([take("b"), take("c"), take("d")], [Some(pooled(2)), Some(pooled(1)), None]);
+        assert_eq!(pool.ports().unwrap().held.len(), 2);
+    }
+
+    #[test]
+    fn what_is_retired_nobody_takes_and_what_somebody_has_is_not_retired() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path(), &[1, 2]);
+        pool.take(&attachment("a"), |_| Some(())).unwrap();
+        [1, 2].into_iter().for_each(|number| pool.retire(&pooled(number).port.id).unwrap());
+        pool.settle().unwrap();
+        let ports = pool.ports().unwrap();
+        assert_eq!((ports.free.len(), ports.held.len(), ports.going), (0, 1, vec![pooled(2)]));
+        pool.forget(&pooled(2).port.id);
+        assert_eq!(pool.ports().unwrap().going, []);
+    }
+
+    #[test]
+    fn broken_files_are_no_ports_and_a_broken_holding_is_a_fault_until_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path(), &[1]);
+        fs::write(folder.path().join("pool/pods/free/0-x"), "").unwrap();
+        assert_eq!(pool.take(&attachment("a"), |_| Some(())).unwrap(), Some(()));
+        assert_eq!(pool.ports().unwrap().free, []);
+        fs::write(pool.holding(&attachment("a")), "{").unwrap();
+        assert!(pool.held(&attachment("a")).is_err() && pool.ports().is_err());
+        pool.drop_broken(&attachment("a"));
+        assert_eq!(pool.held(&attachment("a")).unwrap(), None);
+    }
+
+    #[test]
+    fn ports_may_be_taken_once_they_were_seen_since_the_boot() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path(), &[]);
+        assert!(!pool.is_confirmed());
+        pool.confirm().unwrap();
+        assert!(pool.is_confirmed());
+        kept::keep(&folder.path().join("pool/pods").join(CONFIRMED), &"an earlier one").unwrap();
+        assert!(!pool.is_confirmed());
+    }
 }

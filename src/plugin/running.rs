@@ -86,22 +86,27 @@ impl Running {
     fn of_pool(&self, wish: &Wish, about: &About<'_>) -> Result<Option<IpamOutcome>, CniError> {
         let (pool, traces) = (self.place.pool(), self.place.traces());
         let given = |pooled: &PooledPort| outcome(&pool.facts(), wish, &pooled.port);
-        if let Some(pooled) = pool.held(about.attachment)? {
-            return given(&pooled).map(Some);
-        }
         let is_first = !traces.has(about.attachment);
-        // On a full disk there is no trace, and the port is garbage only after the next boot.
-        let _ = traces.leave(about.attachment, about.netns);
-        if !is_first || !pool.is_there() {
+        // On a full disk there is no trace, and nothing is taken that only a trace would lead to.
+        let has_left = traces.leave(about.attachment, about.netns).is_ok();
+        if let Some(pooled) = pool.held(about.attachment)? {
+            return match given(&pooled) {
+                Ok(outcome) => Ok(Some(outcome)),
+                Err(_) => outcome(&self.neutron()?, wish, &pooled.port).map(Some),
+            };
+        }
+        if !is_first || !has_left || !pool.is_confirmed() {
             return Ok(None);
         }
-        pool.take(about.attachment, |pooled| pooled.fits(wish).then(|| given(pooled).ok()).flatten())
+        let name = self.place.port_name();
+        pool.take(about.attachment, |pooled| pooled.fits(wish, &name).then(|| given(pooled).ok()).flatten())
     }
 
     fn delete(&self, about: &About<'_>) -> Result<(), CniError> {
         // Without a lock, as on a full disk, an address is given back all the same.
         let _locks = self.place.locks_for(&about.identity, self.until).ok();
         let pool = self.place.pool();
+        pool.drop_broken(about.attachment);
         match pool.held(about.attachment)? {
             Some(pooled) => pool.release(about.attachment, &pooled)?,
             None => delete(&self.neutron()?, &about.identity)?,
@@ -131,11 +136,8 @@ impl Running {
         if let Some(fault) = collected.faults.into_iter().next() {
             return Err(fault.into());
         }
-        traces
-            .attachments()
-            .iter()
-            .filter(|attachment| !valid.contains(attachment))
-            .for_each(|gone| traces.take_away(gone));
+        let left = traces.all().into_iter().map(|(attachment, _)| attachment);
+        left.filter(|attachment| !valid.contains(attachment)).for_each(|gone| traces.take_away(&gone));
         Ok(())
     }
 

@@ -1,18 +1,24 @@
 //! What each ADD leaves before it asks for anything, and its DEL takes away when nothing is left: where the container's network namespace is. So
 //! the daemon can tell what is garbage, and a second ADD that there may be a port already.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
+use super::kept;
 use super::names::{attachment, file_name};
 use crate::neutron::cni::Attachment;
-use crate::neutron::{Netns, Trace};
+use crate::neutron::{Boot, Netns, Trace};
+
+/// What is left.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    boot: String,
+    netns: PathBuf,
+}
 
 /// The traces of a network on this node.
 pub(super) struct Traces {
@@ -29,13 +35,11 @@ impl Traces {
         self.path(attachment).exists()
     }
 
-    /// Leaves one; the first stays.
+    /// Leaves one, or a newer one: runtimes may use the name of a container again.
     pub(super) fn leave(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        match OpenOptions::new().create_new(true).write(true).mode(0o600).open(self.path(attachment)) {
-            Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(()),
-            file => file?.write_all(netns.as_os_str().as_bytes()),
-        }
+        let left = Left { boot: boot_id()?, netns: netns.to_owned() };
+        kept::keep(&self.path(attachment), &left)
     }
 
     /// Takes it away. What stays although nothing is left makes the next ADD ask Neutron, and no more.
@@ -43,19 +47,28 @@ impl Traces {
         let _ = fs::remove_file(self.path(attachment));
     }
 
-    /// What was left.
+    /// What was left. What cannot be read leads nowhere.
     pub(super) fn read(&self, attachment: &Attachment) -> Option<Trace> {
         let path = self.path(attachment);
-        let written = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok()?;
-        // A trace that cannot be read leads nowhere.
-        let netns = fs::read_to_string(&path).unwrap_or_default();
-        Some(Trace { at: timestamp(written)?, netns: look(Path::new(&netns)) })
+        if !path.exists() {
+            return None;
+        }
+        let Some(Left { boot, netns }) = kept::read(&path) else {
+            return Some(Trace { boot: Boot::This, netns: Netns::OutOfSight });
+        };
+        let is_this = boot_id().map_or(true, |now| now == boot);
+        Some(Trace { boot: if is_this { Boot::This } else { Boot::Earlier }, netns: look(&netns) })
     }
 
-    /// All of them.
-    pub(super) fn attachments(&self) -> Vec<Attachment> {
+    /// All of them, and how old they are.
+    pub(super) fn all(&self) -> Vec<(Attachment, Duration)> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
-        entries.flatten().filter_map(|entry| attachment(&entry.file_name().to_string_lossy())).collect()
+        let age = |entry: &fs::DirEntry| entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        let one = |entry: fs::DirEntry| {
+            let attachment = attachment(&entry.file_name().to_string_lossy())?;
+            Some((attachment, age(&entry).unwrap_or_default()))
+        };
+        entries.flatten().filter_map(one).collect()
     }
 
     fn path(&self, attachment: &Attachment) -> PathBuf {
@@ -73,6 +86,36 @@ fn look(netns: &Path) -> Netns {
     }
 }
 
-pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
-    Timestamp::try_from(time).ok()
+/// What the kernel calls the time since it began; another one after each boot.
+pub(super) fn boot_id() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_tells_of_this_boot_and_of_the_network_namespace() {
+        let folder = tempfile::tempdir().unwrap();
+        let traces = Traces::of(folder.path(), "net");
+        let attachment = Attachment { container: "c".parse().unwrap(), interface: "eth0".parse().unwrap() };
+        assert!(traces.read(&attachment).is_none() && traces.all().is_empty());
+        let mut told = |netns: &Path| {
+            traces.leave(&attachment, netns).unwrap();
+            let trace = traces.read(&attachment).unwrap();
+            (trace.boot, trace.netns)
+        };
+        assert_eq!(told(&folder.path().join("gone")), (Boot::This, Netns::Gone));
+        assert_eq!(told(folder.path()), (Boot::This, Netns::There), "the newest is what counts");
+        assert_eq!(told(Path::new("/nowhere/here")), (Boot::This, Netns::OutOfSight));
+        let path = traces.path(&attachment);
+        kept::keep(&path, &Left { boot: "another".to_owned(), netns: folder.path().to_owned() }).unwrap();
+        assert_eq!(traces.read(&attachment).unwrap().boot, Boot::Earlier);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(traces.read(&attachment).unwrap(), Trace { boot: Boot::This, netns: Netns::OutOfSight });
+        assert_eq!(traces.all().len(), 1);
+        traces.take_away(&attachment);
+        assert!(!traces.has(&attachment));
+    }
 }

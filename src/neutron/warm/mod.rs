@@ -50,10 +50,11 @@ pub struct PooledPort {
 }
 
 impl PooledPort {
-    /// Whether it is what this wish would make.
-    pub fn fits(&self, wish: &Wish) -> bool {
+    /// Whether it is what this wish would make, on a node whose ports have this name.
+    pub fn fits(&self, wish: &Wish, name: &str) -> bool {
         // Neutron chose its addresses, and nobody who asks for one has asked for these.
-        wish.addresses.is_empty() && !self.port.fixed_ips.is_empty() && self.made_for == MadeFor::of(wish)
+        let is_asked_for = wish.addresses.is_empty() && self.made_for == MadeFor::of(wish);
+        is_asked_for && self.port.name == name && !self.port.fixed_ips.is_empty()
     }
 
     /// How it is found at Neutron.

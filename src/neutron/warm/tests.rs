@@ -87,5 +87,23 @@ fn another_configuration_needs_other_ports() {
     assert_eq!((upkeep.give_back, upkeep.make), (ids(&[1, 2]), 2));
     let mut asking = wish(&[NETWORK]);
     asking.addresses = vec!["10.0.0.7".parse().unwrap()];
-    assert!(pooled(1).fits(&wish(&[NETWORK])) && !pooled(1).fits(&asking));
+    assert!(pooled(1).fits(&wish(&[NETWORK]), NAME) && !pooled(1).fits(&asking, NAME));
+    assert!(!pooled(1).fits(&wish(&[NETWORK]), "n2/pods"));
+}
+
+#[test]
+fn a_port_whose_address_was_changed_is_given_back_or_told() {
+    let mut changed = at_neutron(&[1, 2]);
+    for port in &mut changed {
+        port.fixed_ips[0].ip_address = "192.0.2.9".parse().unwrap();
+    }
+    let upkeep = upkeep(&of_node(&[1], &[2]), &changed, NAME, &wish(&[NETWORK]), Some(SIZE));
+    assert_eq!((upkeep.give_back, upkeep.forget, upkeep.make), (ids(&[1]), ids(&[]), 2));
+    assert_eq!(upkeep.lost.into_keys().collect::<Vec<_>>(), [attachment("c2")]);
+}
+
+#[test]
+fn ports_of_an_earlier_name_of_the_node_are_given_back_and_never_forgotten() {
+    let upkeep = upkeep(&of_node(&[1], &[2]), &[], "n2/pods", &wish(&[NETWORK]), Some(SIZE));
+    assert_eq!((upkeep.give_back, upkeep.forget, upkeep.lost.len()), (ids(&[1]), ids(&[]), 0));
 }

@@ -1,6 +1,7 @@
 //! What a pool needs, by what the node's files and Neutron say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use super::{PoolSize, PooledPort};
 use crate::neutron::api::{Id, Port};
@@ -31,9 +32,9 @@ impl PoolPorts {
 pub struct Upkeep {
     /// Free or going, and gone at Neutron: somebody deleted them.
     pub forget: BTreeSet<Id>,
-    /// Held, and gone at Neutron: the address may be given to somebody else at any time.
+    /// Held, and gone at Neutron or with other addresses there: what is in use may be given to somebody else at any time.
     pub lost: BTreeMap<Attachment, Id>,
-    /// Free, and too many or not what is asked for any more.
+    /// Free, and too many, or not what is asked for or what it was any more.
     pub give_back: BTreeSet<Id>,
     /// So many lack.
     pub make: usize,
@@ -46,19 +47,29 @@ pub struct Upkeep {
 pub fn upkeep(ports: &PoolPorts, at_neutron: &[Port], name: &str, wish: &Wish, size: Option<PoolSize>) -> Upkeep {
     let is_of_pool = |port: &&Port| port.device_owner == Owner::Pool.as_str() && port.name == name;
     let there: BTreeMap<&Id, &Port> = at_neutron.iter().filter(is_of_pool).map(|port| (&port.id, port)).collect();
-    let is_there = |pooled: &&PooledPort| there.contains_key(&pooled.port.id);
+    // Ports of another name, as the node had before, are not in that list.
+    let is_gone = |pooled: &PooledPort| pooled.port.name == name && !there.contains_key(&pooled.port.id);
+    let is_as_it_was =
+        |pooled: &PooledPort| there.get(&pooled.port.id).is_some_and(|port| addresses(port) == addresses(&pooled.port));
     let id = |pooled: &PooledPort| pooled.port.id.clone();
     let size = size.unwrap_or(PoolSize { free: 0, most: 0 });
-    let (usable, useless): (Vec<&PooledPort>, Vec<&PooledPort>) =
-        ports.free.iter().filter(is_there).partition(|pooled| pooled.fits(wish));
+    let (usable, useless): (Vec<&PooledPort>, Vec<&PooledPort>) = ports
+        .free
+        .iter()
+        .filter(|pooled| !is_gone(pooled))
+        .partition(|pooled| is_as_it_was(pooled) && pooled.fits(wish, name));
     let known: BTreeSet<&Id> = ports.all().map(|pooled| &pooled.port.id).collect();
-    let lost = ports.held.iter().filter(|(_, pooled)| !is_there(pooled));
+    let lost = ports.held.iter().filter(|(_, pooled)| pooled.port.name == name && !is_as_it_was(pooled));
     Upkeep {
-        forget: ports.free.iter().chain(&ports.going).filter(|pooled| !is_there(pooled)).map(id).collect(),
+        forget: ports.free.iter().chain(&ports.going).filter(|pooled| is_gone(pooled)).map(id).collect(),
         lost: lost.map(|(attachment, pooled)| (attachment.clone(), id(pooled))).collect(),
         // Those that would be taken last.
         give_back: useless.iter().chain(usable.iter().skip(size.most)).map(|pooled| id(pooled)).collect(),
         make: size.free.saturating_sub(usable.len()),
         unknown: there.values().filter(|port| !known.contains(&port.id)).map(|port| (*port).clone()).collect(),
     }
+}
+
+fn addresses(port: &Port) -> BTreeSet<IpAddr> {
+    port.fixed_ips.iter().map(|fixed| fixed.ip_address).collect()
 }

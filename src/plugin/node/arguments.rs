@@ -20,7 +20,7 @@ Usage: neutron-node [OPTIONS]
       --interval SECONDS    how often the node's files are looked at [5]
       --look SECONDS        how often Neutron is asked at least [60]
       --grace SECONDS       how long a port looks abandoned before it is deleted [600]
-      --once                look once, and end; nothing is deleted that was not seen before
+      --once                look once, and end; no garbage is deleted, which takes two looks
       --pod-cidrs-on PORT   let the Node's pod CIDRs out of this port of the VM: the interface of the node that has its
                             hardware address, or the port's id
       --node-name NAME      the Node for it [$NODE_NAME]

@@ -10,20 +10,19 @@ use serde_json::Value;
 use crate::neutron::cni::{Attachment, address_of};
 use crate::neutron::{Beginnings, Remembered};
 use crate::plugin::files::read_small;
-use crate::plugin::traces::timestamp;
 
-/// What the runtimes remember; `None` where no folder is there, or something in one makes no sense: then nothing is known to be forgotten.
-pub(super) fn remembered(folders: &[PathBuf]) -> Option<Remembered> {
+/// What the runtimes remember, or why it is not known: no folder is there, or something in one makes no sense. Then nothing is known to be forgotten.
+pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
     let mut remembered = Remembered::default();
     let mut seen = 0;
     for folder in folders {
         match read(folder, &mut remembered) {
             Ok(()) => seen += 1,
             Err(why) if why.kind() == ErrorKind::NotFound => {}
-            Err(_) => return None,
+            Err(why) => return Err(format!("{}: {why}", folder.display())),
         }
     }
-    (seen > 0).then_some(remembered)
+    if seen > 0 { Ok(remembered) } else { Err("no runtime keeps what it has added where `--results` says".to_owned()) }
 }
 
 /// When things began; `None` where the system does not tell.
@@ -31,20 +30,22 @@ pub(super) fn beginnings(node_file: &Path) -> Option<Beginnings> {
     let statistics = read_small(Path::new("/proc/stat")).ok()?;
     let boot = statistics.lines().find_map(|line| line.strip_prefix("btime "))?;
     let boot = Timestamp::from_second(boot.trim().parse().ok()?).ok()?;
-    let files = fs::metadata(node_file).and_then(|metadata| metadata.modified()).ok().and_then(timestamp);
+    let written = fs::metadata(node_file).and_then(|metadata| metadata.modified());
+    let files = written.ok().and_then(|at| Timestamp::try_from(at).ok());
     Some(Beginnings { boot, files })
 }
 
 fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let bytes = match fs::read(entry?.path()) {
+        let path = entry?.path();
+        let bytes = match fs::read(&path) {
             // It was deleted meanwhile, and may be remembered for a moment more.
             Err(why) if why.kind() == ErrorKind::NotFound => continue,
             bytes => bytes?,
         };
-        let cached: Value = serde_json::from_slice(&bytes)?;
+        let nonsense = || io::Error::new(ErrorKind::InvalidData, format!("{} is no result of libcni", path.display()));
+        let cached: Value = serde_json::from_slice(&bytes).map_err(|_| nonsense())?;
         let text = |key: &str| cached[key].as_str().unwrap_or_default();
-        let nonsense = || io::Error::from(ErrorKind::InvalidData);
         let attachment = Attachment {
             container: text("containerId").parse().map_err(|_| nonsense())?,
             interface: text("ifName").parse().map_err(|_| nonsense())?,
@@ -66,15 +67,15 @@ mod tests {
     fn no_folder_and_a_strange_file_are_no_evidence() {
         let folder = tempfile::tempdir().unwrap();
         let (there, absent) = (folder.path().to_owned(), folder.path().join("absent"));
-        assert_eq!(remembered(std::slice::from_ref(&absent)), None);
-        assert_eq!(remembered(&[there.clone(), absent.clone()]), Some(Remembered::default()));
+        assert!(remembered(std::slice::from_ref(&absent)).is_err());
+        assert_eq!(remembered(&[there.clone(), absent.clone()]), Ok(Remembered::default()));
         let cached = json!({"containerId": "c", "ifName": "eth0", "result": {"ips": [{"address": "10.0.0.7/24"}]}});
         fs::write(there.join("net-c-eth0"), cached.to_string()).unwrap();
         let known = remembered(&[absent, there.clone()]).unwrap();
         assert_eq!(known.addresses, ["10.0.0.7".parse().unwrap()].into());
         assert_eq!(known.attachments.first().unwrap().to_string(), "c/eth0");
         fs::write(there.join("net-d-eth0"), "{}").unwrap();
-        assert_eq!(remembered(&[there]), None);
+        assert!(remembered(&[there]).unwrap_err().contains("net-d-eth0 is no result of libcni"));
     }
 
     #[test]

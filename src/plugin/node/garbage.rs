@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::arguments::Arguments;
 use super::evidence::{beginnings, remembered};
-use super::network::Look;
+use super::network::{Look, Memory};
 use super::say;
 use crate::neutron::cni::{Attachment, CniError};
-use crate::neutron::{Beginnings, Id, Life, Neutron, Owner, Port, Remembered, Suspects};
+use crate::neutron::{Beginnings, Id, Life, Neutron, Owner, Port, Remembered};
 
 /// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is tried again.
 const FOR_LOCK: Duration = Duration::from_secs(2);
@@ -21,9 +21,10 @@ struct Known {
 }
 
 impl Known {
-    fn of(look: &Look<'_>, arguments: &Arguments) -> Option<Known> {
-        let remembered = remembered(&arguments.results)?;
-        Some(Known { remembered, beginnings: beginnings(&look.place.node_file())? })
+    /// What is known, or why too little is.
+    fn of(look: &Look<'_>, arguments: &Arguments) -> Result<Known, String> {
+        let beginnings = beginnings(&look.place.node_file()).ok_or("/proc/stat does not tell when the node booted")?;
+        Ok(Known { remembered: remembered(&arguments.results)?, beginnings })
     }
 }
 
@@ -49,14 +50,15 @@ pub(super) fn collect(
     look: &Look<'_>,
     unknown: &[Port],
     at_neutron: &[Port],
-    suspects: &mut Suspects,
+    memory: &mut Memory,
     arguments: &Arguments,
     began: Instant,
 ) -> Result<(), CniError> {
+    tell_blind(look, memory, arguments);
     let unknown: BTreeSet<&Id> = unknown.iter().map(|port| &port.id).collect();
     let look_again = || abandoned(look, &unknown, at_neutron, arguments);
     let seen = look_again()?;
-    let ripe = suspects.ripe(seen.iter().map(|one| one.id().clone()), began.elapsed(), arguments.grace);
+    let ripe = memory.suspects.ripe(seen.iter().map(|one| one.id().clone()), began.elapsed(), arguments.grace);
     if ripe.is_empty() {
         return Ok(());
     }
@@ -75,12 +77,9 @@ fn abandoned(
     arguments: &Arguments,
 ) -> Result<Vec<Abandoned>, CniError> {
     // Without evidence nothing is known to be over.
-    let Some(Known { remembered, beginnings }) = Known::of(look, arguments) else { return Ok(Vec::new()) };
+    let Ok(Known { remembered, beginnings }) = Known::of(look, arguments) else { return Ok(Vec::new()) };
     let traces = look.place.traces();
-    let by_device = |device: &str| {
-        let (container, interface) = device.split_once('/')?;
-        traces.read(&Attachment { container: container.parse().ok()?, interface: interface.parse().ok()? })
-    };
+    let by_device = |device: &str| traces.read(&attachment_of(device)?);
     let in_files = look.place.pool().ports()?;
     let is_known = |port: &Port| in_files.all().any(|pooled| pooled.port.id == port.id);
     let is_over = |port: &&Port| {
@@ -97,7 +96,7 @@ fn abandoned(
     let holders = in_files
         .held
         .iter()
-        .filter(|(holder, _)| remembered.life_of_holder(holder, traces.read(holder), &beginnings) == Life::Over);
+        .filter(|(holder, pooled)| remembered.life_of_holder(holder, &pooled.port, traces.read(holder)) == Life::Over);
     Ok(ports.chain(holders.map(|(holder, pooled)| Abandoned::Holder(holder.clone(), pooled.port.id.clone()))).collect())
 }
 
@@ -106,7 +105,10 @@ fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
     match abandoned {
         Abandoned::Port(port) => {
             look.neutron.delete_port(&port.id)?;
-            say(&name, &format!("deleted port {} of {}, which is no more", port.id, port.device_id));
+            if let Some(attachment) = attachment_of(&port.device_id) {
+                look.place.traces().take_away(&attachment);
+            }
+            say(&name, &format!("deleted port {} of {}, which is no more", port.id, port.device_id.escape_debug()));
         }
         Abandoned::Holder(holder, id) => {
             let pool = look.place.pool();
@@ -118,4 +120,21 @@ fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
         }
     }
     Ok(())
+}
+
+/// What cannot be known is said once, as nothing is deleted meanwhile.
+fn tell_blind(look: &Look<'_>, memory: &mut Memory, arguments: &Arguments) {
+    let blind = Known::of(look, arguments).err();
+    if let Some(why) = &blind
+        && memory.blind != blind
+    {
+        say(&look.place.port_name(), &format!("no garbage is looked for: {why}"));
+    }
+    memory.blind = blind;
+}
+
+/// Whose a port's `device_id` is.
+fn attachment_of(device: &str) -> Option<Attachment> {
+    let (container, interface) = device.split_once('/')?;
+    Some(Attachment { container: container.parse().ok()?, interface: interface.parse().ok()? })
 }

@@ -24,14 +24,19 @@ const FOR_THE_OTHER: Duration = Duration::from_secs(1);
 /// What Neutron was asked for so long ago it does not do any more.
 const LATE: Duration = Duration::from_mins(10);
 
+/// Longer than an ADD may take.
+const FOR_AN_ADD: Duration = Duration::from_mins(2);
+
 /// What is remembered of a network between rounds. Without it, all is only done a little later.
 #[derive(Default)]
 pub(super) struct Memory {
     /// When Neutron was asked last, and how it went.
     looked: Option<(Instant, Went)>,
-    /// Interfaces with ports of their own that the last look knew.
-    known: BTreeSet<Attachment>,
-    suspects: Suspects,
+    /// Devices of the ports that the last look saw.
+    known: BTreeSet<String>,
+    /// Why it is not known what is over, which is said once.
+    pub(super) blind: Option<String>,
+    pub(super) suspects: Suspects,
     /// Ports in use that somebody deleted, which is said once.
     lost: BTreeMap<Attachment, Id>,
 }
@@ -57,7 +62,6 @@ impl Memory {
             return Ok(());
         }
         let outcome = Look::begin(settings, &place, chores).and_then(|look| look.done(self, arguments, began));
-        self.known = own;
         self.looked(&outcome);
         outcome
     }
@@ -88,15 +92,15 @@ fn needs_more(place: &Place, chores: &Chores) -> Result<bool, CniError> {
     Ok(ports.free.len() < size.free || !ports.going.is_empty())
 }
 
-/// Interfaces whose addresses the files do not tell, where each must be let out: those with ports of their own.
-fn needing_pairs(place: &Place, chores: &Chores) -> Result<BTreeSet<Attachment>, CniError> {
+/// Devices of interfaces whose addresses the files do not tell, where each must be let out: those with ports of their own. What has none by
+/// now will hardly get one.
+fn needing_pairs(place: &Place, chores: &Chores) -> Result<BTreeSet<String>, CniError> {
     if chores.pairs.as_ref().is_none_or(|pairs| pairs.ranges.is_some()) {
         return Ok(BTreeSet::new());
     }
-    let mut own: BTreeSet<Attachment> = place.traces().attachments().into_iter().collect();
     let held = place.pool().ports()?.held;
-    own.retain(|attachment| !held.contains_key(attachment));
-    Ok(own)
+    let young = place.traces().all().into_iter().filter(|(_, age)| *age < FOR_AN_ADD).map(|(attachment, _)| attachment);
+    Ok(young.filter(|attachment| !held.contains_key(attachment)).map(|attachment| attachment.to_string()).collect())
 }
 
 /// One look at Neutron.
@@ -132,25 +136,41 @@ impl<'l> Look<'l> {
         // The files first: whatever is in them then was at Neutron before.
         let ports = pool.ports()?;
         let at_neutron = self.at_neutron()?;
+        memory.known = at_neutron.iter().map(|port| port.device_id.clone()).collect();
         let needs = upkeep(&ports, &at_neutron, &self.name, &self.wish, self.chores.pool);
         self.tell_lost(memory, &needs);
+        needs.forget.iter().chain(&needs.give_back).try_for_each(|id| pool.retire(id))?;
+        pool.settle()?;
         for id in &needs.forget {
             say(&self.name, &format!("port {id} of the warm pool is gone: somebody deleted it"));
-            pool.retire(id)?;
             pool.forget(id);
         }
-        needs.give_back.iter().try_for_each(|id| pool.retire(id))?;
-        self.take_back_unfinished(&needs.unknown)?;
-        let mut addresses = addresses_of(&at_neutron, &going(&ports, &needs));
-        let pairs = PairsKeeper::of(&self.chores, self.place, &self.neutron)?;
-        // What fails keeps nothing else from being done.
+        if pool.is_there() {
+            pool.confirm()?;
+        }
+        let going: BTreeSet<Id> = pool.ports()?.going.into_iter().map(|pooled| pooled.port.id).collect();
+        let mut addresses = addresses_of(&at_neutron, &going);
+        let pairs = self.keep_pairs(&addresses);
+        // What fails keeps nothing else from being done, but for new ports that nothing would be let out for.
         let outcomes = [
-            pairs.as_ref().map_or(Ok(()), |pairs| pairs.keep(&self.neutron, &addresses)),
+            self.take_back_unfinished(&needs.unknown),
             self.delete_going(),
-            garbage::collect(self, &needs.unknown, &at_neutron, &mut memory.suspects, arguments, began),
-            self.fill(&needs, &ports, pairs.as_ref(), &mut addresses),
+            garbage::collect(self, &needs.unknown, &at_neutron, memory, arguments, began),
+            match &pairs {
+                Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses),
+                Err(_) => Ok(()),
+            },
         ];
+        pairs.map(drop)?;
         outcomes.into_iter().collect()
+    }
+
+    fn keep_pairs(&self, addresses: &BTreeSet<IpAddr>) -> Result<Option<PairsKeeper>, CniError> {
+        let pairs = PairsKeeper::of(&self.chores, self.place, &self.neutron)?;
+        if let Some(pairs) = &pairs {
+            pairs.keep(&self.neutron, addresses)?;
+        }
+        Ok(pairs)
     }
 
     /// The ports of this network on this node, letter by letter.
@@ -204,31 +224,43 @@ impl<'l> Look<'l> {
         pairs: Option<&PairsKeeper>,
         addresses: &mut BTreeSet<IpAddr>,
     ) -> Result<(), CniError> {
-        let pool = self.place.pool();
         let mut made: Vec<PooledPort> = ports.all().cloned().collect();
         self.keep_facts(&made)?;
-        for _ in 0..needs.make {
-            let identity = Identity::in_pool(&self.name, fastrand::u64(..));
-            pool.intend(&identity.device)?;
-            let port = add(&self.neutron, &self.last, &self.wish, &identity, &RunId::new(fastrand::u64(..)))?.port;
-            addresses.extend(port.fixed_ips.iter().map(|fixed| fixed.ip_address));
-            let pooled = PooledPort { port, made_for: MadeFor::of(&self.wish) };
-            made.push(pooled.clone());
-            let kept = self.keep_facts(&made).and_then(|()| {
-                pairs.map_or(Ok(()), |pairs| pairs.keep(&self.neutron, addresses))?;
-                pool.put(&pooled)
-            });
-            if let Err(fault) = kept {
-                // If this fails, the next look does it.
-                let _ = delete(&self.last, &identity);
-                return Err(fault);
-            }
-            pool.fulfil(&identity.device);
+        let mut count = 0;
+        // What is left of the time is for ending what was begun.
+        while count < needs.make && Instant::now() + FOR_TAKING_BACK < self.until {
+            self.make(&mut made, pairs, addresses)?;
+            count += 1;
         }
-        if needs.make > 0 {
-            say(&self.name, &format!("{} ports more in the warm pool", needs.make));
+        if count > 0 {
+            say(&self.name, &format!("{count} ports more in the warm pool"));
         }
         Ok(())
+    }
+
+    fn make(
+        &self,
+        made: &mut Vec<PooledPort>,
+        pairs: Option<&PairsKeeper>,
+        addresses: &mut BTreeSet<IpAddr>,
+    ) -> Result<(), CniError> {
+        let pool = self.place.pool();
+        let identity = Identity::in_pool(&self.name, fastrand::u64(..));
+        let place = &identity.device;
+        pool.intend(place)?;
+        let port = add(&self.neutron, &self.last, &self.wish, &identity, &RunId::new(fastrand::u64(..)))?.port;
+        addresses.extend(port.fixed_ips.iter().map(|fixed| fixed.ip_address));
+        let pooled = PooledPort { port, made_for: MadeFor::of(&self.wish) };
+        made.push(pooled.clone());
+        let kept = self.keep_facts(made).and_then(|()| {
+            pairs.map_or(Ok(()), |pairs| pairs.keep(&self.neutron, addresses))?;
+            pool.made(place, &pooled)?;
+            pool.put(place, &pooled.port.id)
+        });
+        kept.inspect_err(|_| {
+            // If this fails, the next look does it.
+            let _ = delete(&self.last, &identity);
+        })
     }
 
     fn keep_facts(&self, ports: &[PooledPort]) -> Result<(), CniError> {
@@ -236,10 +268,4 @@ impl<'l> Look<'l> {
         let facts = KeptFacts::learn(&self.neutron, ports)?;
         if !ports.is_empty() && facts != pool.facts() { pool.keep_facts(&facts) } else { Ok(()) }
     }
-}
-
-/// Nobody gets these any more, so nothing is let out for them.
-fn going(ports: &PoolPorts, needs: &Upkeep) -> BTreeSet<Id> {
-    let going = ports.going.iter().map(|pooled| pooled.port.id.clone());
-    going.chain(needs.give_back.iter().cloned()).collect()
 }

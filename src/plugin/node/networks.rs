@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::neutron::Settings;
-use crate::neutron::cni::CniError;
+use crate::neutron::cni::{CniError, ErrorCode};
 use crate::plugin::files::{self, read_small};
 
 /// How the names of configurations end (libcni).
@@ -26,14 +26,26 @@ pub(super) fn networks(folder: &Path) -> Result<Networks, CniError> {
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let is_one = path.extension().is_some_and(|end| ENDS.iter().any(|known| end == *known));
-        if is_one {
-            networks.extend(of_file(&path));
+        if !is_one {
+            continue;
+        }
+        for (name, read) in of_file(&path) {
+            let is_other = networks.get(&name).is_some_and(|known| *known != read);
+            let twice = || {
+                CniError::new(
+                    ErrorCode::InvalidConfiguration,
+                    format!("two files name it, and differ; one is {}", path.display()),
+                    "give each network a name of its own",
+                )
+            };
+            let read = if is_other { Err(twice()) } else { read };
+            networks.insert(name, read);
         }
     }
     Ok(networks)
 }
 
-fn of_file(path: &PathBuf) -> Networks {
+fn of_file(path: &Path) -> Networks {
     let text = match read_small(path) {
         Ok(text) => text,
         Err(fault) => return Networks::from([(path.display().to_string(), Err(fault))]),

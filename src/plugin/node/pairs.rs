@@ -1,6 +1,7 @@
 //! The `allowed_address_pairs` of the VM's port: what this daemon has written there it remembers, and touches nothing else.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use ipnet::IpNet;
 
 use super::say;
 use crate::neutron::cni::{CniError, ErrorCode, InterfaceName};
-use crate::neutron::{Chores, GuardedInterface, Id, KeptPairs, Port, keep_pairs};
+use crate::neutron::{Chores, GuardedInterface, GuardedPorts, Id, KeptPairs, Port, keep_pairs};
 use crate::plugin::files::{self, read_small, state_folder};
 use crate::plugin::http::HttpNeutron;
 use crate::plugin::kept;
@@ -52,35 +53,62 @@ impl PairsKeeper {
         self.keep_ranges(neutron, &wanted)
     }
 
-    /// Lets these ranges out.
+    /// Lets these ranges out. As many as Neutron allows; where not all, more is tried as long as more comes through.
     pub(super) fn keep_ranges(&self, neutron: &HttpNeutron, wanted: &BTreeSet<IpNet>) -> Result<(), CniError> {
-        let mut ours: BTreeSet<IpNet> = kept::read(&self.record).unwrap_or_default();
-        if !wanted.is_subset(&ours) {
-            // Before anything is written: what is not remembered would never go again.
-            ours.extend(wanted);
-            self.remember(&ours)?;
+        let mut missing: Option<BTreeSet<IpNet>> = None;
+        loop {
+            let now = self.keep_once(neutron, wanted)?;
+            if now.is_empty() {
+                return Ok(());
+            }
+            if missing.is_some_and(|before| before.len() <= now.len()) {
+                let message = format!("Neutron does not let port {} let out {}", self.port, list(&now));
+                let details =
+                    "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
+                return Err(CniError::new(ErrorCode::Refused, message, details));
+            }
+            missing = Some(now);
         }
-        let outcome = keep_pairs(neutron, &self.port, wanted, |range| ours.contains(range))?;
-        if ours != *wanted {
-            self.remember(wanted)?;
-        }
+    }
+
+    /// What Neutron does not allow.
+    fn keep_once(&self, neutron: &HttpNeutron, wanted: &BTreeSet<IpNet>) -> Result<BTreeSet<IpNet>, CniError> {
+        let before: BTreeSet<IpNet> = kept::read(&self.record).unwrap_or_default();
+        let others = self.of_other_purposes();
+        // What somebody else has written is not ours, whoever wants it now.
+        let read = neutron.guarded_port(&self.port)?;
+        let added = read.change(wanted, |_| false).map(|change| change.added).unwrap_or_default();
+        let ours: BTreeSet<IpNet> = before.union(&added).copied().collect();
+        // Before anything is written: what is not remembered would never go again.
+        self.remember(&before, &ours)?;
+        let outcome = keep_pairs(neutron, &self.port, wanted, |range| ours.contains(range) && !others.contains(range))?;
+        self.remember(&ours, &ours.intersection(wanted).copied().collect())?;
         match outcome {
-            KeptPairs::AsItWas => Ok(()),
+            KeptPairs::AsItWas => Ok(BTreeSet::new()),
+            KeptPairs::Short(missing) => Ok(missing),
             KeptPairs::Changed(change) => {
                 let [added, removed] = [&change.added, &change.removed].map(list);
                 say(&self.purpose, &format!("port {} lets out {added} now, and {removed} no more", self.port));
-                Ok(())
-            }
-            KeptPairs::Short(missing) => {
-                let message = format!("Neutron does not let port {} let out {}", self.port, list(&missing));
-                let details =
-                    "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
-                Err(CniError::new(ErrorCode::Refused, message, details))
+                Ok(BTreeSet::new())
             }
         }
     }
 
-    fn remember(&self, ranges: &BTreeSet<IpNet>) -> Result<(), CniError> {
+    /// What is let out of this port for other networks, or for pod CIDRs.
+    fn of_other_purposes(&self) -> BTreeSet<IpNet> {
+        let Some(Ok(entries)) = self.record.parent().map(fs::read_dir) else { return BTreeSet::new() };
+        let paths = entries.flatten().map(|entry| entry.path()).filter(|path| *path != self.record);
+        let is_of_port = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&format!("pairs-{}-", self.port))
+        };
+        paths.filter(is_of_port).filter_map(|path| kept::read::<BTreeSet<IpNet>>(&path)).flatten().collect()
+    }
+
+    fn remember(&self, before: &BTreeSet<IpNet>, ranges: &BTreeSet<IpNet>) -> Result<(), CniError> {
+        if before == ranges {
+            return Ok(());
+        }
         kept::keep_synced(&self.record, ranges).map_err(|why| files::fault(&self.record.display().to_string(), &why))
     }
 }

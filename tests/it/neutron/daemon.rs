@@ -109,7 +109,7 @@ impl Drop for Daemon<'_> {
 /// How many files lie in a part of the pool.
 pub fn in_pool(plugin: &Plugin, part: &str) -> usize {
     let folder: &Path = &plugin.state().join("pool/examplenet").join(part);
-    let whole = |name: &str| !name.ends_with(".unfinished");
+    let whole = |name: &str| !name.starts_with('.');
     fs::read_dir(folder)
         .map_or(0, |entries| entries.flatten().filter(|entry| whole(&entry.file_name().to_string_lossy())).count())
 }
