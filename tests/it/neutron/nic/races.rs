@@ -96,17 +96,17 @@ fn all_at_once(
     random: &mut Random,
     fate: Killed,
 ) -> usize {
-    let children: Vec<Child> = pods.iter().map(|pod| handover.start(configuration, command, pod)).collect();
-    let mut killed = 0;
-    for (index, mut child) in children.into_iter().enumerate() {
+    let mut children: Vec<Child> = Vec::new();
+    for (index, pod) in pods.iter().enumerate() {
+        let mut child = handover.start(configuration, command, pod);
         if fate == Killed::Some && index % 2 == 0 {
-            std::thread::sleep(Duration::from_millis(random.below(150) as u64));
+            std::thread::sleep(Duration::from_millis(random.below(120) as u64));
             child.kill().unwrap();
         }
-        let ran = child.wait_with_output().unwrap();
-        killed += usize::from(ran.status.code().is_none());
+        children.push(child);
     }
-    killed
+    let ended = children.into_iter().map(|child| child.wait_with_output().unwrap().status.code());
+    ended.filter(Option::is_none).count()
 }
 
 /// Each NIC is in one place: the node's and the Pods' links together are as many as there are.
