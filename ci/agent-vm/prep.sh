@@ -2,7 +2,7 @@
 # prep.sh CACHE [SET]: fetches what a guest needs from Debian and unpacks it into CACHE/tools and CACHE/SET: `guest`, the agent's, unless it is
 # said, or `small`, a kernel with its modules and a shell.
 # Nothing is installed and root is not needed: apt works on a state of its own inside CACHE. Does nothing when it was done before.
-# Exits with 75 where Debian cannot be reached.
+# Exits with 75 where Debian cannot be reached, or has no guest for the machine.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools.sh"
 

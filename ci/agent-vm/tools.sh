@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # what is set here is used by the scripts that source it
 # tools.sh: sourced, not run. What the other scripts share: the cache folder and how to call an unpacked tool.
-[ "$(uname -m)" = x86_64 ] || { echo "agent-vm: only on x86_64" >&2; exit 1; }
+[ "$(uname -m)" = x86_64 ] || { echo "agent-vm: only on x86_64" >&2; exit 75; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${1:-${AGENT_VM_CACHE:?first argument or AGENT_VM_CACHE: the cache folder}}
 mkdir -p "$cache"

@@ -101,7 +101,8 @@ fn both_families_and_what_the_subnet_says(stack: &OpenStack) {
     assert_eq!((addresses(&result).len(), gateway(&result, 0).as_str()), (1, "169.254.1.1"));
     assert_eq!(result["dns"], json!({"nameservers": ["10.2.0.54"], "search": ["pods.example"]}));
     let network_mtu = stack.as_member().get(&format!("/v2.0/networks/{network}")).unwrap()["network"]["mtu"].clone();
-    assert_eq!(result["routes"][0], json!({"dst": "0.0.0.0/0", "mtu": network_mtu}));
+    assert_eq!(result["routes"][0]["dst"], "169.254.1.1/32", "the gateway is of no subnet");
+    assert_eq!(result["routes"][1], json!({"dst": "0.0.0.0/0", "mtu": network_mtu}));
     plugin.del("b");
     assert_eq!(ports(stack, &network), [""; 0]);
 }

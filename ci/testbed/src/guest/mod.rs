@@ -67,14 +67,14 @@ impl Guest {
     /// When it does not come up.
     pub fn start(setup: &Setup) -> Result<Option<Self>> {
         let cache = cache();
-        let lock = lock(&cache)?;
+        // Until it is up: another version of the scripts would make the cache anew.
+        let _lock = lock(&cache)?;
         if script("prep.sh", &[&cache, Path::new("small")])?.is_none() {
             return Ok(None);
         }
         let folder = RunFolder::new()?;
         let path = folder.path().join("initramfs.cpio");
         fs::write(&path, files(setup, &cache.join("small"))?.archive()).map_err(Error::file(&path))?;
-        drop(lock);
         let run = folder.path();
         let mut arguments = vec![cache.display().to_string(), run.display().to_string(), setup.uuid.clone()];
         arguments.extend(setup.nics.iter().cloned());
