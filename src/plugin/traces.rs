@@ -101,7 +101,7 @@ mod tests {
         let traces = Traces::of(folder.path(), "net");
         let attachment = Attachment { container: "c".parse().unwrap(), interface: "eth0".parse().unwrap() };
         assert!(traces.read(&attachment).is_none() && traces.all().is_empty());
-        let mut told = |netns: &Path| {
+        let told = |netns: &Path| {
             traces.leave(&attachment, netns).unwrap();
             let trace = traces.read(&attachment).unwrap();
             (trace.boot, trace.netns)
