@@ -1,8 +1,9 @@
 //! What each ADD leaves before it asks for anything, and its DEL takes away when nothing is left: where the container's network namespace is. So
 //! the daemon can tell what is garbage, and a second ADD that there may be a port already.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl Traces {
 
     /// Leaves one, or a newer one: runtimes may use the name of a container again.
     pub(super) fn leave(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let left = Left { boot: boot_id()?, netns: netns.to_owned() };
         kept::keep(&self.path(attachment), &left)
     }

@@ -114,15 +114,28 @@ fn nothing_is_readable_for_others(stack: &OpenStack, network: &str) {
     let plugin = Plugin::new(stack, network, "n1");
     plugin.add("a");
     plugin.del("a");
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&plugin.state()), 0o700);
-    for entry in std::fs::read_dir(plugin.state()).unwrap() {
-        let path = entry.unwrap().path();
-        assert_eq!(mode(&path), 0o600, "{}", path.display());
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(testbed::openstack::MEMBER_PASSWORD), "{}", path.display());
-    }
+    plugin.add("a");
+    let files = is_for_its_owner_alone(&plugin.state());
+    assert!(files > 5, "{files}");
+    plugin.del("a");
     std::fs::set_permissions(plugin.state(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let (code, message) = plugin.refused("ADD", "a");
     assert!(code == 7 && message.contains("others"), "{message}");
+}
+
+/// How many files there are in a folder and those within it, none of them for others, and none with the password.
+fn is_for_its_owner_alone(folder: &Path) -> usize {
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(folder), 0o700, "{}", folder.display());
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = paths.map(|path| {
+        if path.is_dir() {
+            return is_for_its_owner_alone(&path);
+        }
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(testbed::openstack::MEMBER_PASSWORD), "{}", path.display());
+        1
+    });
+    files.sum()
 }
