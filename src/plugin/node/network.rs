@@ -24,6 +24,9 @@ const FOR_THE_OTHER: Duration = Duration::from_secs(1);
 /// What Neutron was asked for so long ago it does not do any more.
 const LATE: Duration = Duration::from_mins(10);
 
+/// Hardly any port takes longer.
+const FOR_A_PORT: Duration = Duration::from_secs(1);
+
 /// Longer than an ADD may take.
 const FOR_AN_ADD: Duration = Duration::from_mins(2);
 
@@ -227,8 +230,8 @@ impl<'l> Look<'l> {
         let mut made: Vec<PooledPort> = ports.all().cloned().collect();
         self.keep_facts(&made)?;
         let mut count = 0;
-        // What is left of the time is for ending what was begun.
-        while count < needs.make && Instant::now() + FOR_TAKING_BACK < self.until {
+        // The next look goes on; what is begun is ended.
+        while count < needs.make && Instant::now() + FOR_A_PORT < self.until {
             self.make(&mut made, pairs, addresses)?;
             count += 1;
         }
