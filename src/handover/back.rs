@@ -66,6 +66,11 @@ impl Node {
         }
     }
 
+    fn has(&self, record: &Record) -> Result<bool, CniError> {
+        let links = look::links(&self.namespace.netlink).map_err(|why| kernel_fault("the links of the node", &why))?;
+        Ok(find(record, &links).is_some())
+    }
+
     /// Gives those back that nobody holds and that are on the node already: their run was killed, or their Pod's namespace vanished. Whatever
     /// goes wrong with one of them keeps only that one.
     pub(super) fn mend(&self, records: &Records, until: Instant) -> Result<(), CniError> {
@@ -77,6 +82,8 @@ impl Node {
         for (path, record) in all {
             if (record.boot != self.boot || find(&record, &links).is_some())
                 && let Ok(Tried::Held(held)) = records.try_hold(&path)
+                // Its run may have gone on until it let go, and the NIC be in its Pod now.
+                && (record.boot != self.boot || self.has(&record)?)
             {
                 let _ = self.take_back(*held, None, until);
             }

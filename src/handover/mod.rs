@@ -66,6 +66,7 @@ impl Running {
     fn add(&self, environment: &Environment) -> Result<String, CniError> {
         let wanted = NicSettings::read(self.settings.written())?;
         let (attachment, netns) = (attachment(environment)?, netns(environment)?);
+        is_a_name(attachment)?;
         let node = Node::open()?;
         let pod = pod(netns, &node)?;
         let (neutron, records) = (self.neutron()?, Records::open(&self.settings.state)?);
@@ -172,14 +173,18 @@ impl Running {
     }
 }
 
-/// A name with `%` is a pattern to the kernel, and would become another one.
 fn attachment(environment: &Environment) -> Result<&Attachment, CniError> {
-    let wrong = |message: &str| CniError::new(ErrorCode::InvalidEnvironment, message, "choose another name");
-    let attachment = environment.attachment.as_ref().ok_or_else(|| wrong("no attachment is named"))?;
+    let missing = || CniError::new(ErrorCode::InvalidEnvironment, "no attachment is named", "");
+    environment.attachment.as_ref().ok_or_else(missing)
+}
+
+/// A name with `%` is a pattern to the kernel, and would become another one.
+fn is_a_name(attachment: &Attachment) -> Result<(), CniError> {
     if attachment.interface.to_string().contains('%') {
-        return Err(wrong("CNI_IFNAME has a `%`"));
+        let message = "CNI_IFNAME has a `%`";
+        return Err(CniError::new(ErrorCode::InvalidEnvironment, message, "choose another name"));
     }
-    Ok(attachment)
+    Ok(())
 }
 
 fn netns(environment: &Environment) -> Result<&Path, CniError> {

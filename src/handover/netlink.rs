@@ -121,7 +121,11 @@ impl Netlink {
         self.socket.send(&bytes, 0)?;
         let (mut answer, mut is_whole) = (Vec::new(), true);
         loop {
-            let (bytes, _) = self.socket.recv_from_full()?;
+            let (bytes, sender) = self.socket.recv_from_full()?;
+            // Whoever is root in a Pod can write to this socket, too.
+            if sender.port_number() != 0 {
+                continue;
+            }
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
                 let message = NetlinkMessage::<Message>::deserialize(rest).map_err(|why| nonsense(&why))?;

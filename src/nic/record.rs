@@ -88,6 +88,9 @@ pub struct Taken {
 impl Taken {
     /// As it is now; `None` without a hardware address.
     pub fn new(link: &Link, routes: &[NodeRoute]) -> Option<Taken> {
+        let mut routes: Vec<NodeRoute> = routes.iter().filter(|route| route.is_configured()).cloned().collect();
+        // The way to a gateway must be there before what goes through it.
+        routes.sort_by_key(|route| route.gateway.is_some());
         Some(Taken {
             index: link.index,
             name: link.name.clone(),
@@ -99,7 +102,7 @@ impl Taken {
             kind: link.kind.clone(),
             state: link.state,
             addresses: link.addresses.iter().filter(|address| address.is_configured()).cloned().collect(),
-            routes: routes.iter().filter(|route| route.is_configured()).cloned().collect(),
+            routes,
         })
     }
 }

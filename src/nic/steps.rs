@@ -69,7 +69,14 @@ pub enum Next {
 /// namespace, as it was.
 pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let nic = &record.nic;
-    let is_marked = |link: &&Link| link.alias.as_deref() == Some(record.mark.as_str()) && link.kind == nic.kind;
+    // A Pod can write marks, but not where a device is.
+    let is_same_device = |link: &Link| {
+        link.pci.is_none()
+            || link.pci == nic.pci && nic.permanent.zip(link.permanent).is_none_or(|(ours, its)| ours == its)
+    };
+    let is_marked = |link: &&Link| {
+        link.alias.as_deref() == Some(record.mark.as_str()) && link.kind == nic.kind && is_same_device(link)
+    };
     let is_device = |link: &&Link| match (&nic.kind, &nic.pci) {
         (Kind::Physical, Some(pci)) => {
             let is_same = |permanent: Mac| link.permanent.is_none_or(|other| other == permanent);

@@ -48,14 +48,15 @@ impl Traces {
         let _ = fs::remove_file(self.path(attachment));
     }
 
-    /// What was left. What cannot be read leads nowhere.
+    /// What was left. What cannot be read, as a crash of the machine may leave it, leads nowhere, and tells by its age at most.
     pub(super) fn read(&self, attachment: &Attachment) -> Option<Trace> {
         let path = self.path(attachment);
         if !path.exists() {
             return None;
         }
         let Some(Left { boot, netns }) = kept::read(&path) else {
-            return Some(Trace { boot: Boot::This, netns: Netns::OutOfSight });
+            let boot = if is_before_boot(&path) { Boot::Earlier } else { Boot::This };
+            return Some(Trace { boot, netns: Netns::OutOfSight });
         };
         let is_this = boot_id().map_or(true, |now| now == boot);
         Some(Trace { boot: if is_this { Boot::This } else { Boot::Earlier }, netns: look(&netns) })
@@ -72,9 +73,21 @@ impl Traces {
         entries.flatten().filter_map(one).collect()
     }
 
+    /// Removes what killed runs left unfinished.
+    pub(super) fn clean(&self) {
+        kept::clean(&self.folder);
+    }
+
     fn path(&self, attachment: &Attachment) -> PathBuf {
         self.folder.join(file_name(attachment))
     }
+}
+
+fn is_before_boot(path: &Path) -> bool {
+    let uptime = fs::read_to_string("/proc/uptime").ok();
+    let uptime = uptime.and_then(|text| text.split(' ').next()?.parse().ok()).map(Duration::from_secs_f64);
+    let age = fs::metadata(path).and_then(|metadata| metadata.modified()).ok().and_then(|at| at.elapsed().ok());
+    age.zip(uptime).is_some_and(|(age, uptime)| age > uptime)
 }
 
 /// Nothing at a place that cannot be seen is no sign.

@@ -132,6 +132,7 @@ impl<'l> Look<'l> {
     fn done(&self, memory: &mut Memory, arguments: &Arguments, began: Instant) -> Result<(), CniError> {
         let _lock = self.place.lock_daemon(Instant::now() + FOR_THE_OTHER)?;
         let pool = self.place.pool();
+        self.place.traces().clean();
         if self.chores.pool.is_some() {
             self.place.keeps_its_name()?;
             pool.lay_out()?;

@@ -78,7 +78,9 @@ impl PairsKeeper {
         // What somebody else has written is not ours, whoever wants it now.
         let read = neutron.guarded_port(&self.port)?;
         let added = read.change(wanted, |_| false).map(|change| change.added).unwrap_or_default();
-        let ours: BTreeSet<IpNet> = before.union(&added).copied().collect();
+        let mut ours: BTreeSet<IpNet> = before.union(&added).copied().collect();
+        // Whoever of us has added it: the last who needs it takes it away.
+        ours.extend(wanted.intersection(&others));
         // Before anything is written: what is not remembered would never go again.
         self.remember(&before, &ours)?;
         let outcome = keep_pairs(neutron, &self.port, wanted, |range| ours.contains(range) && !others.contains(range))?;
