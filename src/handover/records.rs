@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::neutron::cni::{CniError, ErrorCode};
 use crate::nic::{Mark, Record};
-use crate::plugin::{Locked, fault, state_folder};
+use crate::plugin::files::{Locked, fault, state_folder};
 
 /// How the names of records end.
 const RECORD: &str = "json";

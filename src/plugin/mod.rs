@@ -1,7 +1,7 @@
 //! The plugin `cni-ipam-neutron`: environment and standard input in, one JSON object out, and the files that it keeps between runs. What is done
 //! is decided in `neutron`; here are files, time and HTTP.
 
-mod files;
+pub(crate) mod files;
 mod http;
 mod kept;
 mod login;
@@ -17,9 +17,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use self::files::read_secret;
 pub use self::files::read_small;
-pub(crate) use self::files::{Locked, fault, state_folder};
+use self::files::{fault, read_secret};
 pub use self::http::HttpNeutron;
 pub use self::login::Keeping;
 use self::running::Running;
