@@ -7,12 +7,12 @@ use std::time::Instant;
 use super::back::Node;
 use super::change::Places;
 use super::namespace::Namespace;
-use super::records::{Held, Records};
+use super::records::{Held, Kept, Records};
 use super::{kernel_fault, look};
 use crate::neutron::cni::{Attachment, CniError, ErrorCode, Interface};
 use crate::nic::{
-    Given, Link, Mark, NicSettings, Record, Refusal, Step, Taken, Which, candidates, configure, find_handed, given,
-    hand_over, is_to_be_had, port_of,
+    Given, Link, Mark, NicSettings, NodeRoute, Record, Refusal, Step, Taken, Which, candidates, configure, find,
+    find_handed, given, hand_over, is_to_be_had, port_of,
 };
 use crate::plugin::HttpNeutron;
 
@@ -46,6 +46,12 @@ impl Adding<'_> {
             self.node.take_back(held, None, self.last)?;
         }
         let (held, given) = self.reserve()?;
+        if !self.is_as_recorded(&held.record)? {
+            // Nothing was done to it.
+            let message = format!("{} was changed while Neutron was asked", held.record.nic.name);
+            held.forget()?;
+            return Err(CniError::new(ErrorCode::TryAgainLater, message, "it will be tried again"));
+        }
         let done = self.hand_over(&held.record).and_then(|()| self.configure(&held.record, &given));
         let told = done.and_then(|()| self.told(&held.record, given));
         told.map_err(|error| match self.node.take_back(held, Some(&self.pod.netns.path), self.last) {
@@ -54,12 +60,13 @@ impl Adding<'_> {
         })
     }
 
+    /// Whether it is there, with its name.
     fn is_in_pod(&self, record: &Record) -> Result<bool, CniError> {
-        if !record.netns.is(&self.pod.netns) {
+        if !record.netns.is(&self.pod.netns) || record.boot != self.node.boot {
             return Ok(false);
         }
         let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
-        Ok(record.boot == self.node.boot && find_handed(record, &node, &pod).is_some())
+        Ok(find_handed(record, &node, &pod).is_some_and(|link| link.name == record.interface))
     }
 
     fn given(&self, record: &Record) -> Result<Given, CniError> {
@@ -94,13 +101,17 @@ impl Adding<'_> {
     fn choose(&self, passed_over: &BTreeSet<u32>) -> Result<Held, CniError> {
         let _lock = self.records.choosing(self.until)?;
         self.node.mend(self.records, self.last)?;
-        let netlink = &self.node.namespace.netlink;
         let links = self.links_of_node()?;
-        let records: Vec<Record> = self.records.all()?.into_iter().map(|(_, record)| record).collect();
+        let Kept { records, unreadable } = self.records.all()?;
+        let records: Vec<Record> = records.into_values().collect();
         let (free, mut refusals) = candidates(&links, &self.wanted.selection, &records);
         for link in free.into_iter().filter(|link| !passed_over.contains(&link.index)) {
-            let routes = look::routes(netlink, link.index);
-            let routes = routes.map_err(|why| kernel_fault("the routes of the node", &why))?;
+            let is_its = |mark: &&Mark| link.alias.as_deref() == Some(mark.as_str());
+            if let Some(mark) = unreadable.keys().find(is_its) {
+                refusals.push(Refusal::Taken(link.name.clone(), format!("somebody: {}", unreadable[mark].message)));
+                continue;
+            }
+            let routes = self.routes(link)?;
             match (is_to_be_had(link, &routes, &self.wanted.selection), Taken::new(link, &routes)) {
                 (Ok(()), Some(nic)) => {
                     let record = Record::new(self.network, self.attachment, &self.node.boot, &self.pod.netns, nic);
@@ -111,6 +122,18 @@ impl Adding<'_> {
             }
         }
         Err(self.none(&refusals, &records))
+    }
+
+    /// Whether the NIC is still to be had, and what it was when it was written down: Neutron may have taken its time.
+    fn is_as_recorded(&self, record: &Record) -> Result<bool, CniError> {
+        let links = self.links_of_node()?;
+        let mut others: Vec<Record> = self.records.all()?.records.into_values().collect();
+        others.retain(|other| other.mark != record.mark);
+        let (free, _) = candidates(&links, &self.wanted.selection, &others);
+        let Some(link) = find(record, &links).filter(|link| free.contains(link)) else { return Ok(false) };
+        let routes = self.routes(link)?;
+        let is_free = is_to_be_had(link, &routes, &self.wanted.selection).is_ok();
+        Ok(is_free && Taken::new(link, &routes).as_ref() == Some(&record.nic))
     }
 
     /// None is to be had: why not, and who has some.
@@ -165,6 +188,7 @@ impl Adding<'_> {
                 format!("{} as {} of the Pod", record.nic.name, record.interface)
             }
             Step::Change(..) => format!("{} in the Pod", record.interface),
+            Step::Name(_, _, name) | Step::Unname(_, _, name) => format!("the other name {name}"),
             Step::Address(_, _, address) => format!("the address {} of the Pod", address.address),
             Step::Route(_, _, route) => format!("the route of the Pod to {}", route.destination),
         };
@@ -172,9 +196,8 @@ impl Adding<'_> {
     }
 
     fn told(&self, record: &Record, given: Given) -> Result<(Given, Interface), CniError> {
-        let links = self.links_of_pod()?;
-        let link: Option<&Link> = links.iter().find(|link| link.name == record.interface);
-        let Some(link) = link else {
+        let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
+        let Some(link) = find_handed(record, &node, &pod).filter(|link| link.name == record.interface) else {
             let message = format!("{} is not in the Pod any more", record.interface);
             return Err(CniError::new(ErrorCode::TryAgainLater, message, "it will be tried again"));
         };
@@ -190,6 +213,11 @@ impl Adding<'_> {
 
     fn links_of_node(&self) -> Result<Vec<Link>, CniError> {
         look::links(&self.node.namespace.netlink).map_err(|why| kernel_fault("the links of the node", &why))
+    }
+
+    fn routes(&self, link: &Link) -> Result<Vec<NodeRoute>, CniError> {
+        let routes = look::routes(&self.node.namespace.netlink, link.index);
+        routes.map_err(|why| kernel_fault("the routes of the node", &why))
     }
 
     fn links_of_pod(&self) -> Result<Vec<Link>, CniError> {

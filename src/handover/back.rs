@@ -43,8 +43,8 @@ impl Node {
         let mut looks = 0;
         loop {
             let record = &held.record;
-            let pod = namespace_of(record, said);
             let failed = |why: &io::Error| kernel_fault(&format!("{} on its way back", record.nic.name), why);
+            let pod = namespace_of(record, said).map_err(|why| failed(&why))?;
             let links = look::links(&self.namespace.netlink).map_err(|why| failed(&why))?;
             let in_pod = pod.as_ref().map(|pod| look::links(&pod.netlink)).transpose().map_err(|why| failed(&why))?;
             let places = Places { node: &self.namespace, pod: pod.as_ref() };
@@ -60,7 +60,7 @@ impl Node {
                     }
                 }
                 Next::Wait if is_unplugged(record) => return held.forget(),
-                Next::Wait if Instant::now() >= until => return Err(not_back(record)),
+                Next::Wait if Instant::now() >= until => return Err(not_back(record, in_pod.is_some())),
                 Next::Wait => std::thread::sleep(PAUSE),
             }
         }
@@ -74,7 +74,7 @@ impl Node {
     /// Gives those back that nobody holds and that are on the node already: their run was killed, or their Pod's namespace vanished. Whatever
     /// goes wrong with one of them keeps only that one.
     pub(super) fn mend(&self, records: &Records, until: Instant) -> Result<(), CniError> {
-        let all = records.all()?;
+        let all = records.all()?.records;
         if all.is_empty() {
             return Ok(());
         }
@@ -92,18 +92,28 @@ impl Node {
     }
 }
 
-/// The Pod's namespace, if it is still the one that the record names.
-pub(super) fn namespace_of(record: &Record, said: Option<&Path>) -> Option<Namespace> {
-    let open = |path: &Path| Namespace::of_pod(path).ok();
-    record.netns_paths(said).filter_map(open).find(|namespace| namespace.netns.is(&record.netns))
+/// The Pod's namespace, if it is still the one that the record names. Where one of the paths cannot be looked at, nobody knows.
+fn namespace_of(record: &Record, said: Option<&Path>) -> io::Result<Option<Namespace>> {
+    let mut unseen = Ok(None);
+    for path in record.netns_paths(said) {
+        match Namespace::of_pod_if_there(path) {
+            Ok(Some(namespace)) if namespace.netns.is(&record.netns) => return Ok(Some(namespace)),
+            Ok(_) => {}
+            Err(why) => unseen = Err(why),
+        }
+    }
+    unseen
 }
 
-/// An address or a route of the node that the kernel does not take keeps no Pod from going; it is told, and the others come back.
+/// A name, an address or a route of the node that the kernel does not take keeps no Pod from going; it is told, and the others come back.
 fn execute(places: &Places<'_>, steps: &[Step]) -> io::Result<()> {
     for step in steps {
         match (places.execute(step), step) {
             (Ok(()), _) => {}
             (Err(why), Step::Change(..)) => return Err(why),
+            (Err(why), Step::Name(_, _, name) | Step::Unname(_, _, name)) => {
+                eprintln!("the other name {name} stays as it is: {why}")
+            }
             (Err(why), Step::Address(_, _, address)) => {
                 eprintln!("the address {} does not come back: {why}", address.address)
             }
@@ -130,9 +140,20 @@ fn is_unplugged(record: &Record) -> bool {
     record.nic.kind == Kind::Physical && record.nic.pci.as_ref().is_some_and(|pci| !sysfs::is_there(pci))
 }
 
-fn not_back(record: &Record) -> CniError {
-    let message = format!("the Pod's namespace is gone, and {} is not back on the node yet", record.nic.name);
-    let details =
-        "it will be tried again; the kernel gives it to the machine's first namespace, and elsewhere nobody finds it";
+fn not_back(record: &Record, has_pod: bool) -> CniError {
+    let nic = &record.nic.name;
+    let (message, details) = if has_pod {
+        let message = format!("{nic} is neither in the Pod nor on the node");
+        (
+            message,
+            "it will be tried again; the Pod may have put it into a namespace of its own, which ends with the Pod",
+        )
+    } else {
+        let message = format!("the Pod's namespace is gone, and {nic} is not back on the node yet");
+        (
+            message,
+            "it will be tried again; the kernel gives it to the machine's first namespace, and elsewhere nobody finds it",
+        )
+    };
     CniError::new(ErrorCode::TryAgainLater, message, details)
 }

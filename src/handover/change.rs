@@ -10,17 +10,18 @@ use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL};
 use super::look;
 use super::namespace::Namespace;
 use super::netlink::Message;
-use crate::nic::{Change, NodeAddress, NodeRoute, Place, State, Step};
+use crate::nic::{CHOSEN_OF_ADDRESS, Change, MODES, NodeAddress, NodeRoute, Place, State, Step};
 
 const SET_LINK: u16 = 19;
 const NEW_ADDRESS: u16 = 20;
 const NEW_ROUTE: u16 = 24;
+const NEW_OTHER_NAME: u16 = 108;
+const DELETE_OTHER_NAME: u16 = 109;
 
 const IFF_UP: u32 = 1;
 
-/// Flags of addresses that are somebody's choice: without detection of duplicates, of a mobile host's home, with temporary ones, without a route,
-/// with a group joined.
-const CHOSEN: u32 = 0x02 | 0x10 | 0x100 | 0x200 | 0x400;
+/// `NLA_F_NESTED`: the kernel wants to be told of an attribute made of others.
+const NESTED: u16 = 1 << 15;
 
 /// Both ends of a handover.
 pub(super) struct Places<'n> {
@@ -44,6 +45,13 @@ impl Places<'_> {
             Step::Change(place, index, change) => {
                 let to = change.to.map(|to| self.at(to)).transpose()?;
                 self.at(*place)?.netlink.change(set_link(*index, change, to), 0)
+            }
+            Step::Name(place, index, name) => {
+                let flags = NLM_F_CREATE | NLM_F_EXCL;
+                self.at(*place)?.netlink.change(other_name(NEW_OTHER_NAME, *index, name), flags)
+            }
+            Step::Unname(place, index, name) => {
+                self.at(*place)?.netlink.change(other_name(DELETE_OTHER_NAME, *index, name), 0)
             }
             Step::Address(place, index, address) => {
                 let done = self.at(*place)?.netlink.change(new_address(*index, address), NLM_F_CREATE | NLM_F_EXCL);
@@ -70,16 +78,13 @@ fn if_there(why: io::Error) -> io::Result<()> {
 }
 
 fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {
-    let Change { to: _, name, mac, mtu, alias, state } = change;
-    let (flags, changed) = match state {
+    let Change { to: _, name, mac, mtu, alias, state, modes } = change;
+    let (up, changed) = match state {
         Some(State::Up) => (IFF_UP, IFF_UP),
         Some(State::Down) => (0, IFF_UP),
         None => (0, 0),
     };
-    let mut fixed = vec![0; 4];
-    for word in [index, flags, changed] {
-        fixed.extend(word.to_ne_bytes());
-    }
+    let fixed = of_link(index, up | modes.unwrap_or_default(), changed | modes.map_or(0, |_| MODES));
     let mut attributes = Vec::new();
     let mut put = |number: u16, value: Vec<u8>| attributes.push(DefaultNla::new(number, value));
     if let Some(to) = to {
@@ -101,6 +106,22 @@ fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {
     Message::new(SET_LINK, &fixed, &attributes)
 }
 
+/// `ifinfomsg`.
+fn of_link(index: u32, flags: u32, changed: u32) -> Vec<u8> {
+    let mut fixed = vec![0; 4];
+    for word in [index, flags, changed] {
+        fixed.extend(word.to_ne_bytes());
+    }
+    fixed
+}
+
+fn other_name(kind: u16, index: u32, name: &str) -> Message {
+    let name = DefaultNla::new(53, zero_at_end(name));
+    let mut list = vec![0; name.buffer_len()];
+    name.emit(&mut list);
+    Message::new(kind, &of_link(index, 0, 0), &[DefaultNla::new(52 | NESTED, list)])
+}
+
 fn zero_at_end(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.push(0);
@@ -108,8 +129,8 @@ fn zero_at_end(text: &str) -> Vec<u8> {
 }
 
 fn new_address(index: u32, address: &NodeAddress) -> Message {
-    let NodeAddress { address: net, peer, broadcast, scope, flags, metric } = address;
-    let flags = flags & CHOSEN;
+    let NodeAddress { address: net, peer, broadcast, scope, flags, label, metric } = address;
+    let flags = flags & CHOSEN_OF_ADDRESS;
     let mut fixed = vec![family(net), net.prefix_len(), flags.to_le_bytes()[0], *scope];
     fixed.extend(index.to_ne_bytes());
     let mut attributes = vec![
@@ -118,6 +139,7 @@ fn new_address(index: u32, address: &NodeAddress) -> Message {
         DefaultNla::new(8, flags.to_ne_bytes().to_vec()),
     ];
     attributes.extend(broadcast.map(|broadcast| DefaultNla::new(4, broadcast.octets().to_vec())));
+    attributes.extend(label.as_deref().map(|label| DefaultNla::new(3, zero_at_end(label))));
     attributes.extend(metric.map(|metric| DefaultNla::new(9, metric.to_ne_bytes().to_vec())));
     Message::new(NEW_ADDRESS, &fixed, &attributes)
 }

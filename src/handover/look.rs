@@ -1,7 +1,7 @@
 //! What the kernel tells of links, addresses and routes (`include/uapi/linux/if_link.h`, `if_addr.h` and `rtnetlink.h` of Linux). What is not known
 //! here is passed over, so that a new kind of link keeps nobody from taking another one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ use netlink_packet_core::DefaultNla;
 
 use super::netlink::{Message, Netlink, attributes, nonsense};
 use super::sysfs;
-use crate::nic::{Kind, Link, Mac, NodeAddress, NodeRoute, State};
+use crate::nic::{Kind, Link, MODES, Mac, NodeAddress, NodeRoute, State};
 
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
@@ -35,6 +35,9 @@ pub(super) fn links(netlink: &Netlink) -> io::Result<Vec<Link>> {
         if message.kind == NEW_LINK {
             let mut link = link(&message)?;
             link.addresses = addresses.remove(&link.index).unwrap_or_default();
+            for address in &mut link.addresses {
+                address.label.take_if(|label| *label == link.name);
+            }
             links.push(link);
         }
     }
@@ -50,7 +53,8 @@ fn link(message: &Message) -> io::Result<Link> {
     let kind_name = info.iter().find(|(kind, _)| *kind == 1).and_then(|(_, value)| text(Some(value)));
     let device = match (text(get(57)), text(get(56))) {
         (Some(bus), Some(device)) => sysfs::device(&bus, &device),
-        _ => sysfs::device_of_link(&name, index),
+        // Before Linux 5.14; its sysfs would tell of the node's links alone.
+        _ => None,
     };
     let kind = match (kind_name.as_deref(), &device) {
         _ if flags & IFF_LOOPBACK != 0 => Kind::Other("loopback".to_owned()),
@@ -58,7 +62,7 @@ fn link(message: &Message) -> io::Result<Link> {
         (Some("tun"), _) => Kind::Tap,
         (Some(other), _) => Kind::Other(other.to_owned()),
         (None, Some(_)) => Kind::Physical,
-        (None, None) => Kind::Other("link without a device".to_owned()),
+        (None, None) => Kind::Other("link whose device the kernel does not name (Linux 5.14 does)".to_owned()),
     };
     let is_from_elsewhere = get(37).is_some();
     let below = optional_number(get(5))?.filter(|_| !is_from_elsewhere);
@@ -74,6 +78,7 @@ fn link(message: &Message) -> io::Result<Link> {
         driver: device.as_deref().and_then(sysfs::driver).or(kind_name),
         kind,
         state: if flags & IFF_UP == 0 { State::Down } else { State::Up },
+        modes: flags & MODES,
         master: optional_number(get(10))?,
         below,
         is_from_elsewhere,
@@ -81,7 +86,7 @@ fn link(message: &Message) -> io::Result<Link> {
     })
 }
 
-fn other_names(list: &[u8]) -> io::Result<Vec<String>> {
+fn other_names(list: &[u8]) -> io::Result<BTreeSet<String>> {
     let names = attributes(list)?;
     Ok(names.into_iter().filter(|(kind, _)| *kind == 53).filter_map(|(_, value)| text(Some(value))).collect())
 }
@@ -113,7 +118,8 @@ fn address(message: &Message) -> io::Result<Option<(u32, NodeAddress)>> {
             IpAddr::V6(_) => None,
         }),
         scope: fixed[3],
-        flags: optional_number(get(8))?.unwrap_or_else(|| fixed[2].into()),
+        flags: NodeAddress::lasting(optional_number(get(8))?.unwrap_or_else(|| fixed[2].into())),
+        label: text(get(3)),
         metric: optional_number(get(9))?,
     };
     Ok(Some((number(&fixed[4..8])?, address)))

@@ -132,13 +132,14 @@ impl Running {
         }
     }
 
-    /// Those of this network whose attachment is not among the valid ones. It goes on after a fault.
+    /// Those of this network whose attachment is not among the valid ones. It goes on after a fault, and tells the first.
     fn collect_garbage(&self) -> Result<(), CniError> {
         let Some(valid) = self.settings.valid()? else { return Ok(()) };
         let records = Records::open(&self.settings.state)?;
         let node = Node::open()?;
-        let mut fault = Ok(());
-        for (path, record) in records.all()? {
+        let kept = records.all()?;
+        let mut fault = kept.unreadable.into_values().next().map_or(Ok(()), Err);
+        for (path, record) in kept.records {
             let is_valid = record.attachment().is_none_or(|attachment| valid.contains(&attachment));
             if record.network != self.settings.network_name || is_valid {
                 continue;

@@ -2,6 +2,7 @@
 //! in which it was opened. Knows the frame of messages, and not what they mean.
 
 use std::io;
+use std::time::Duration;
 
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable,
@@ -9,9 +10,13 @@ use netlink_packet_core::{
 };
 use netlink_sys::Socket;
 use netlink_sys::constants::NETLINK_ROUTE;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 /// How often a list is asked for again that changed while it was told.
 const TRIES: usize = 8;
+
+/// How long it is waited for an answer, which the kernel gives at once unless it is very busy.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Messages are aligned to so many bytes.
 const ALIGNED: usize = 4;
@@ -92,6 +97,8 @@ impl Netlink {
         socket.bind_auto()?;
         // So that routes can be asked for by their link (Linux 4.20).
         let _ = socket.set_netlink_get_strict_chk(true);
+        // Both ends are the same socket: nobody keeps a runtime waiting for a lost answer.
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         Ok(Netlink { socket, sequence: std::cell::Cell::new(0) })
     }
 

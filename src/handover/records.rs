@@ -2,6 +2,8 @@
 //! Whoever does something to the NIC keeps the file locked; the kernel lets go of it when that run ends, however it ends. Knows nothing of
 //! links.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -31,6 +33,14 @@ pub(super) struct Held {
     pub(super) record: Record,
     path: PathBuf,
     _file: File,
+}
+
+/// What there is.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) records: BTreeMap<PathBuf, Record>,
+    /// Those that nobody can read any more, by the marks of their NICs, and why. A NIC without a mark was not touched.
+    pub(super) unreadable: BTreeMap<Mark, CniError>,
 }
 
 /// What came of a try.
@@ -108,19 +118,24 @@ impl Records {
     }
 
     /// All of them, whoever holds them.
-    pub(super) fn all(&self) -> Result<Vec<(PathBuf, Record)>, CniError> {
+    pub(super) fn all(&self) -> Result<Kept, CniError> {
         let failed = |why: io::Error| fault(&self.folder.display().to_string(), &why);
-        let mut records = Vec::new();
+        let mut kept = Kept::default();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|end| end == RECORD)
-                && let Some(record) = read(&path)?
-            {
-                records.push((path, record));
+            let Some(name) =
+                path.file_stem().and_then(OsStr::to_str).filter(|_| path.extension() == Some(RECORD.as_ref()))
+            else {
+                continue;
+            };
+            let mark = Mark::of_file(name);
+            match read(&path) {
+                Ok(None) => {}
+                Ok(Some(record)) => drop(kept.records.insert(path, record)),
+                Err(why) => drop(kept.unreadable.insert(mark, why)),
             }
         }
-        records.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(records)
+        Ok(kept)
     }
 
     /// Puts a record on the disk, and holds it. Whoever calls has the lock of choosing.

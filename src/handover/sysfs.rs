@@ -1,5 +1,5 @@
-//! What sysfs says of the device behind a link: where it is on the PCI bus, and what drives it. Buses are the same in every namespace, `/sys/class/net`
-//! is that of whoever mounted it.
+//! What sysfs says of the device behind a link: where it is on the PCI bus, and what drives it. Buses are the same in every namespace;
+//! `/sys/class/net` is that of whoever mounted it, and not asked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,6 @@ pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
         return None;
     }
     fs::canonicalize(Path::new("/sys/bus").join(bus).join("devices").join(name)).ok()
-}
-
-/// That of a link by its name, if it is the same link there.
-pub(super) fn device_of_link(name: &str, index: u32) -> Option<PathBuf> {
-    let link = Path::new("/sys/class/net").join(name);
-    let told = fs::read_to_string(link.join("ifindex")).ok()?;
-    (told.trim() == index.to_string()).then(|| fs::canonicalize(link.join("device")).ok()).flatten()
 }
 
 /// The nearest PCI device: that of a virtio NIC is its parent.

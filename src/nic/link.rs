@@ -1,5 +1,6 @@
 //! A link of the machine, as far as it matters for handing it over.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -136,7 +137,7 @@ pub struct Link {
     /// Its name.
     pub name: String,
     /// Other names that it answers to.
-    pub other_names: Vec<String>,
+    pub other_names: BTreeSet<String>,
     /// What somebody wrote about it.
     pub alias: Option<String>,
     /// Its largest packet, in bytes.
@@ -153,6 +154,8 @@ pub struct Link {
     pub kind: Kind,
     /// Whether it is switched on.
     pub state: State,
+    /// How it takes packets: those of `MODES` among its flags (`IFF_…` of Linux).
+    pub modes: u32,
     /// The bridge, the bond or whatever else it is a member of.
     pub master: Option<u32>,
     /// The link below it, or the other end of its pair, if that is in the same namespace.
@@ -163,10 +166,13 @@ pub struct Link {
     pub addresses: Vec<NodeAddress>,
 }
 
+/// `IFF_NOARP`, `IFF_PROMISC` and `IFF_ALLMULTI`: what somebody with rights over a link may set, and gives back.
+pub const MODES: u32 = 0x80 | 0x100 | 0x200;
+
 impl Link {
     /// Whether it answers to this name.
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.other_names.iter().any(|other| other == name)
+        self.name == name || self.other_names.contains(name)
     }
 }
 
@@ -184,9 +190,12 @@ pub struct NodeAddress {
     /// Its scope (`rt_scope_t` of Linux).
     #[serde(default)]
     pub scope: u8,
-    /// Its flags (`IFA_F_…` of Linux).
+    /// Its flags (`IFA_F_…` of Linux), without those that the kernel changes by itself.
     #[serde(default)]
     pub flags: u32,
+    /// What it is called, where that is not the name of its link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The metric of the route that comes with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
@@ -195,10 +204,19 @@ pub struct NodeAddress {
 /// `IFA_F_PERMANENT`.
 const PERMANENT: u32 = 0x80;
 
+/// Flags of addresses that are somebody's choice: without detection of duplicates, of a mobile host's home, with temporary ones, without a route,
+/// with a group joined.
+pub const CHOSEN_OF_ADDRESS: u32 = 0x02 | 0x10 | 0x100 | 0x200 | 0x400;
+
 impl NodeAddress {
+    /// Its flags as far as the kernel does not change them by itself, as it does until it knows that nobody else has the address.
+    pub fn lasting(flags: u32) -> u32 {
+        flags & (CHOSEN_OF_ADDRESS | PERMANENT)
+    }
+
     /// Plain, as a Pod gets it.
     pub fn new(address: IpNet) -> NodeAddress {
-        NodeAddress { address, peer: None, broadcast: None, scope: 0, flags: 0, metric: None }
+        NodeAddress { address, peer: None, broadcast: None, scope: 0, flags: 0, label: None, metric: None }
     }
 
     /// Whether somebody gave it: the kernel makes the link-local ones of IPv6 by itself, and whoever gave one for a time gives it again.

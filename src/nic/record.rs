@@ -1,5 +1,6 @@
 //! What is kept of a NIC that was taken, before anything is done to it: whose it is, where it goes, and what it was like.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::link::{Kind, Link, Mac, NodeAddress, NodeRoute, PciAddress, State};
 use crate::neutron::cni::Attachment;
+
+/// How a mark begins, before its digits.
+const MARK: &str = "cni-vm-nic ";
 
 /// A network namespace: the path that a runtime has for it, and what tells it from all others while the machine runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +31,7 @@ impl Netns {
 }
 
 /// Written to a link that was handed over, so that it is found again whatever its name and its number are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mark(String);
 
 impl Mark {
@@ -39,7 +43,12 @@ impl Mark {
             hash.update([0]);
         }
         let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Mark(format!("cni-vm-nic {hex}"))
+        Mark(format!("{MARK}{hex}"))
+    }
+
+    /// That of a file which is named after it.
+    pub fn of_file(name: &str) -> Mark {
+        Mark(format!("{MARK}{name}"))
     }
 
     /// As it stands in the link's alias.
@@ -65,6 +74,9 @@ pub struct Taken {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// Other names that it answers to.
+    #[serde(default)]
+    pub other_names: BTreeSet<String>,
     /// What somebody wrote about it.
     pub alias: Option<String>,
     /// Its largest packet, in bytes.
@@ -79,6 +91,9 @@ pub struct Taken {
     pub kind: Kind,
     /// Whether it was switched on.
     pub state: State,
+    /// How it took packets (`IFF_…` of Linux).
+    #[serde(default)]
+    pub modes: u32,
     /// Addresses that somebody gave it.
     pub addresses: Vec<NodeAddress>,
     /// Routes that somebody made through it.
@@ -94,6 +109,7 @@ impl Taken {
         Some(Taken {
             index: link.index,
             name: link.name.clone(),
+            other_names: link.other_names.clone(),
             alias: link.alias.clone(),
             mtu: link.mtu,
             mac: link.mac?,
@@ -101,6 +117,7 @@ impl Taken {
             pci: link.pci.clone(),
             kind: link.kind.clone(),
             state: link.state,
+            modes: link.modes,
             addresses: link.addresses.iter().filter(|address| address.is_configured()).cloned().collect(),
             routes,
         })

@@ -30,6 +30,8 @@ pub struct Change {
     pub alias: Option<String>,
     /// Whether it is switched on.
     pub state: Option<State>,
+    /// How it takes packets (`IFF_…` of Linux).
+    pub modes: Option<u32>,
 }
 
 /// One request to the kernel, about the link with this number in this place.
@@ -37,6 +39,10 @@ pub struct Change {
 pub enum Step {
     /// Changes it.
     Change(Place, u32, Change),
+    /// Lets it answer to one more name.
+    Name(Place, u32, String),
+    /// Lets it answer to this name no more.
+    Unname(Place, u32, String),
     /// Gives it an address; one that it has is no fault.
     Address(Place, u32, NodeAddress),
     /// Makes a route through it; one that is there is no fault.
@@ -59,7 +65,7 @@ pub enum Next {
     Steps(Vec<Step>),
     /// With these, and then the record can go.
     Last(Vec<Step>),
-    /// The kernel will give it back, and has not yet.
+    /// The kernel will give it back, and has not yet; or its Pod keeps it where nobody sees it.
     Wait,
     /// Nothing is left to do: the record can go.
     Forget,
@@ -69,46 +75,44 @@ pub enum Next {
 /// namespace, as it was.
 pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let nic = &record.nic;
-    // A Pod can write marks, but not where a device is.
-    let is_same_device = |link: &Link| {
-        link.pci.is_none()
-            || link.pci == nic.pci && nic.permanent.zip(link.permanent).is_none_or(|(ours, its)| ours == its)
-    };
-    let is_marked = |link: &&Link| {
-        link.alias.as_deref() == Some(record.mark.as_str()) && link.kind == nic.kind && is_same_device(link)
-    };
-    let is_device = |link: &&Link| match (&nic.kind, &nic.pci) {
-        (Kind::Physical, Some(pci)) => {
-            let is_same = |permanent: Mac| link.permanent.is_none_or(|other| other == permanent);
-            link.kind == Kind::Physical && link.pci.as_ref() == Some(pci) && nic.permanent.is_none_or(is_same)
-        }
-        (Kind::Physical, None) => {
-            link.kind == Kind::Physical && nic.permanent.is_some() && link.permanent == nic.permanent
-        }
-        _ => false,
+    let is_device = |link: &&Link| {
+        let is_known = nic.pci.is_some() || nic.permanent.is_some();
+        nic.kind == Kind::Physical && is_known && is_same_device(nic, link)
     };
     // Its number is another one after a journey.
     let is_untouched = |link: &&Link| {
         (link.index == nic.index || link.name == nic.name)
             && (&link.kind, link.mac, &link.alias) == (&nic.kind, Some(nic.mac), &nic.alias)
     };
-    links.iter().find(is_marked).or_else(|| links.iter().find(is_device)).or_else(|| links.iter().find(is_untouched))
+    find_marked(record, links).or_else(|| links.iter().find(is_device)).or_else(|| links.iter().find(is_untouched))
 }
 
-/// The link of a record that went to a Pod. What is on the node is not there, whatever else has its name.
+/// What nobody can change of a device; other links have none of it.
+fn is_same_device(nic: &Taken, link: &Link) -> bool {
+    (&link.kind, &link.pci, link.permanent) == (&nic.kind, &nic.pci, nic.permanent)
+}
+
+/// A Pod can write marks, but not where a device is.
+fn find_marked<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
+    let is_marked = |link: &&Link| link.alias.as_deref() == Some(record.mark.as_str());
+    links.iter().filter(is_marked).find(|link| is_same_device(&record.nic, link))
+}
+
+/// The link of a record that went to a Pod. A mark on the node is ours for certain, since no Pod writes there; one in the Pod says more than that
+/// something on the node looks as the link did.
 pub fn find_handed<'l>(record: &Record, node: &[Link], pod: &'l [Link]) -> Option<&'l Link> {
-    if find(record, node).is_some() { None } else { find_in_pod(record, pod) }
+    if find_marked(record, node).is_some() {
+        return None;
+    }
+    find_marked(record, pod).or_else(|| if find(record, node).is_some() { None } else { find_in_pod(record, pod) })
 }
 
 /// The same in a Pod, where it may have lost its mark, and where numbers mean nothing. Its name alone is not enough: another link may have it.
 fn find_in_pod<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let nic = &record.nic;
-    let is_marked = |link: &&Link| link.alias.as_deref() == Some(record.mark.as_str());
     match nic.kind {
         Kind::Physical => find(record, links),
-        _ => find(record, links)
-            .filter(is_marked)
-            .or_else(|| links.iter().find(|link| link.kind == nic.kind && link.mac == Some(nic.mac))),
+        _ => links.iter().find(|link| link.kind == nic.kind && link.mac == Some(nic.mac)),
     }
 }
 
@@ -142,36 +146,48 @@ pub fn take_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
     if let Pod::Links(links) = pod
         && let Some(link) = find_handed(record, node, links)
     {
-        let name = if is_free(&record.nic.name, node) { record.nic.name.clone() } else { record.mark.spare_name() };
+        let name = if is_free(record, link, node) { record.nic.name.clone() } else { record.mark.spare_name() };
         let moved = Change { to: Some(Place::Node), name: Some(name), ..Change::default() };
         // Marked again, as the Pod may have wiped it out.
-        return Next::Steps(vec![
-            Step::Change(Place::Pod, link.index, marked(record)),
-            Step::Change(Place::Pod, link.index, moved),
-        ]);
+        let mut steps = vec![Step::Change(Place::Pod, link.index, marked(record))];
+        steps.extend(foreign_names(&record.nic, Place::Pod, link));
+        steps.push(Step::Change(Place::Pod, link.index, moved));
+        return Next::Steps(steps);
     }
     let Some(link) = find(record, node) else {
-        return match (&record.nic.kind, pod) {
-            (Kind::Physical, Pod::Gone) => Next::Wait,
+        return match record.nic.kind {
+            // Its Pod may have put it into a namespace that nobody else knows.
+            Kind::Physical => Next::Wait,
             // It vanished with its namespace, or somebody removed it.
             _ => Next::Forget,
         };
     };
-    if is_as_it_was(&record.nic, link, node) { Next::Forget } else { Next::Last(restore(record, link, node)) }
+    if is_as_it_was(record, link, node) { Next::Forget } else { Next::Last(restore(record, link, node)) }
 }
 
-fn is_free(name: &str, links: &[Link]) -> bool {
-    !links.iter().any(|link| link.is_called(name))
+/// Whether the link's own name is nobody else's.
+fn is_free(record: &Record, link: &Link, node: &[Link]) -> bool {
+    let is_itself = |other: &Link| std::ptr::eq(other, link);
+    !node.iter().any(|other| !is_itself(other) && other.is_called(&record.nic.name))
+}
+
+/// Takes names away that it did not have.
+fn foreign_names(nic: &Taken, place: Place, link: &Link) -> Vec<Step> {
+    let foreign = link.other_names.difference(&nic.other_names);
+    foreign.map(|name| Step::Unname(place, link.index, name.clone())).collect()
 }
 
 /// Whether nothing happened to it, or all of it was undone.
-fn is_as_it_was(nic: &Taken, link: &Link, node: &[Link]) -> bool {
+fn is_as_it_was(record: &Record, link: &Link, node: &[Link]) -> bool {
+    let nic = &record.nic;
     let has = |address: &NodeAddress| link.addresses.iter().any(|other| other.address == address.address);
-    (link.name == nic.name || !is_free(&nic.name, node))
+    (link.name == nic.name || !is_free(record, link, node))
         && link.alias == nic.alias
         && link.mtu == nic.mtu
         && link.mac == Some(nic.mac)
         && link.state == nic.state
+        && link.modes == nic.modes
+        && link.other_names == nic.other_names
         && nic.addresses.iter().all(has)
 }
 
@@ -182,11 +198,15 @@ fn restore(record: &Record, link: &Link, node: &[Link]) -> Vec<Step> {
     let mut steps = vec![change(Change {
         // One that the kernel gave back has none, perhaps.
         state: Some(State::Down),
+        modes: Some(nic.modes),
         ..marked(record)
     })];
-    if link.name != nic.name && is_free(&nic.name, node) {
+    steps.extend(foreign_names(nic, Place::Node, link));
+    if link.name != nic.name && is_free(record, link, node) {
         steps.push(change(Change { name: Some(nic.name.clone()), ..Change::default() }));
     }
+    let lost = nic.other_names.difference(&link.other_names);
+    steps.extend(lost.map(|name| Step::Name(Place::Node, link.index, name.clone())));
     let mac = Some(nic.mac).filter(|mac| link.mac != Some(*mac));
     let mtu = Some(nic.mtu).filter(|mtu| link.mtu != *mtu);
     if mac.is_some() || mtu.is_some() {

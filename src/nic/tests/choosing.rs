@@ -36,7 +36,7 @@ fn what_the_node_needs_is_never_taken() {
         assert_eq!(names(&links, &json!({"name": name})).0, [""; 0], "{name}");
     }
     assert_eq!(names(&links, &json!({"name": "eth5"})).0, ["eth5"], "whoever names it means it");
-    links[2].other_names.push("enp0s3".to_owned());
+    links[2].other_names.insert("enp0s3".to_owned());
     assert_eq!(names(&links, &json!({"name": "enp0s3"})).0, ["eth10"]);
     assert_eq!(names(&links, &json!({"pci": "0000:00:04.0"})).0, ["eth2"]);
     assert_eq!(names(&links, &json!({"any": {"drivers": ["eth2", "veth"]}})).0, ["eth2"]);

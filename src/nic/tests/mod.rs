@@ -1,11 +1,14 @@
 //! Handovers on a machine of a few lines, whose runs are killed between any two steps, whose Pods meddle with what they got and vanish with it.
 //! The oracle is naive: when all is over, each link is what it was.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::neutron::cni::{Address, Attachment, Dns, IpamOutcome, Route, RouteDetail};
 use fastrand::Rng;
 
 mod choosing;
+mod finding;
 
 const BOOT: &str = "this one";
 
@@ -43,7 +46,7 @@ fn link(id: &str, index: u32, kind: Kind) -> Link {
     Link {
         index,
         name: id.to_owned(),
-        other_names: Vec::new(),
+        other_names: BTreeSet::new(),
         alias: None,
         mtu: 1500,
         mac: Some(mac),
@@ -52,6 +55,7 @@ fn link(id: &str, index: u32, kind: Kind) -> Link {
         driver: Some(id.to_owned()),
         kind,
         state: State::Down,
+        modes: 0,
         master: None,
         below: None,
         is_from_elsewhere: false,
@@ -64,6 +68,10 @@ fn any_link(id: &str, index: u32, random: &mut Rng) -> (Link, Vec<NodeRoute>) {
     let mut link = link(id, index, kind);
     link.mtu = [1500, 9000][random.usize(..2)];
     link.alias = random.bool().then(|| "uplink".to_owned());
+    link.modes = [0, 0x200][random.usize(..2)];
+    if random.bool() {
+        link.other_names.insert(format!("enp{index}"));
+    }
     if random.bool() {
         // Of another hardware address than it was made with.
         link.mac = Some(Mac([6, 0, 0, 0, 0, u8::try_from(index).unwrap()]));
@@ -117,6 +125,14 @@ impl Machine {
     fn execute(&mut self, step: &Step) -> Result<(), Exists> {
         match step {
             Step::Change(place, index, change) => return self.change(*place, *index, change),
+            Step::Name(place, index, name) => {
+                let link = self.at(*place).iter_mut().find(|link| link.index == *index).unwrap();
+                assert!(link.other_names.insert(name.clone()), "{link:?} has {name}");
+            }
+            Step::Unname(place, index, name) => {
+                let link = self.at(*place).iter_mut().find(|link| link.index == *index).unwrap();
+                assert!(link.other_names.remove(name), "{link:?} has no {name}");
+            }
             Step::Address(place, index, address) => {
                 let link = self.at(*place).iter_mut().find(|link| link.index == *index).unwrap();
                 if !link.addresses.iter().any(|other| other.address == address.address) {
@@ -136,11 +152,13 @@ impl Machine {
     }
 
     fn change(&mut self, place: Place, index: u32, change: &Change) -> Result<(), Exists> {
-        let Change { to, name, mac, mtu, alias, state } = change.clone();
+        let Change { to, name, mac, mtu, alias, state, modes } = change.clone();
         let at = self.at(place).iter().position(|link| link.index == index).unwrap();
         let goes_to = to.unwrap_or(place);
         let mut link = self.at(place).remove(at);
-        let is_in_use = |machine: &mut Machine, name: &str| machine.at(goes_to).iter().any(|other| other.name == name);
+        let is_in_use = |machine: &mut Machine, name: &str| {
+            link.other_names.contains(name) || machine.at(goes_to).iter().any(|other| other.is_called(name))
+        };
         let refuses = name.as_ref().is_some_and(|name| is_in_use(self, name));
         if refuses && (goes_to == place || is_in_use(self, &link.name)) {
             self.at(place).push(link);
@@ -169,6 +187,7 @@ impl Machine {
             self.routes.retain(|(of, _)| Some(of) != link.driver.as_ref());
         }
         link.state = state.unwrap_or(link.state);
+        link.modes = modes.unwrap_or(link.modes);
         self.at(goes_to).push(link);
         Ok(())
     }
@@ -263,6 +282,8 @@ impl Machine {
             link.alias = None;
         }
         link.mtu = 1280;
+        link.modes ^= 0x100;
+        link.other_names = BTreeSet::from(["nic0", "theirs"].map(str::to_owned));
     }
 
     fn now(&self, id: &str) -> Option<(Link, Vec<NodeRoute>)> {
@@ -348,13 +369,4 @@ fn a_record_of_an_earlier_run_of_the_system_says_nothing() {
     machine.add(&what_is_given(), &mut Fuse(100)).unwrap();
     let record = machine.record.unwrap();
     assert_eq!(take_back(&record, &machine.node, Pod::Gone, "another one"), Next::Forget);
-}
-
-#[test]
-fn a_device_that_is_nowhere_is_waited_for() {
-    let device = link("nic0", 4, Kind::Physical);
-    let netns = Netns { path: "/run/netns/p".into(), device: 4, inode: 7 };
-    let record = |link: &Link| Record::new("net", &attachment(), BOOT, &netns, Taken::new(link, &[]).unwrap());
-    assert_eq!(take_back(&record(&device), &[], Pod::Gone, BOOT), Next::Wait);
-    assert_eq!(take_back(&record(&link("nic0", 4, Kind::Veth)), &[], Pod::Gone, BOOT), Next::Forget);
 }

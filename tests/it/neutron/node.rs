@@ -85,6 +85,12 @@ impl Node {
         ran(self.command(pod, Path::new("ip")).args(words.split(' '))).expect(0).stdout
     }
 
+    /// What is written about a link of the node.
+    #[track_caller]
+    pub fn set_alias(&self, link: &str, alias: &str) {
+        ran(self.command(None, Path::new("ip")).args(["link", "set", link, "alias", alias])).expect(0);
+    }
+
     /// The names of the links of the node, or of a Pod.
     #[track_caller]
     pub fn links(&self, pod: Option<&str>) -> Vec<String> {

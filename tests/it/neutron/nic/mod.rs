@@ -27,6 +27,9 @@ fn a_nic_goes_to_a_pod_and_comes_back_as_it_was() {
     one_that_has_addresses(&stack, node);
     both_families_and_other_routes(&stack, node);
     what_a_pod_did_to_it(&stack, node);
+    names_and_modes_of_a_pod(&stack, node);
+    one_that_changes_while_neutron_is_asked(&stack, &machine);
+    a_record_that_nobody_can_read(&stack, node);
     networks_that_vanish(&stack, node);
     the_versions_of_the_specification(&stack, node);
     garbage(&stack, node);
@@ -126,6 +129,7 @@ fn one_that_has_addresses(stack: &OpenStack, node: &Node) {
     handover.veth("nic0", "up0", 7);
     node.ip(None, "link set nic0 mtu 1442 alias uplink");
     node.ip(None, "address add 10.9.0.5/24 broadcast 10.9.0.255 dev nic0");
+    node.ip(None, "address add 10.9.1.5/24 dev nic0 label nic0:vip");
     node.ip(None, "address add fd00:9::5/64 dev nic0 nodad");
     node.ip(None, "link set nic0 up");
     node.ip(None, "route add 192.0.2.0/24 via 10.9.0.1 dev nic0 metric 50 mtu 1300");
@@ -199,6 +203,90 @@ fn what_a_pod_did_to_it(stack: &OpenStack, node: &Node) {
     node.ip(None, &format!("link delete {spare}"));
     node.ip(None, "link delete nic0");
     node.remove_pod("a");
+}
+
+fn names_and_modes_of_a_pod(stack: &OpenStack, node: &Node) {
+    let handover = Handover::new(stack, node, "names", "10.11.0");
+    handover.veth("nic0", "up0", 7);
+    ["own0", "own1"].iter().for_each(|name| drop(node.ip(None, &format!("link property add dev nic0 altname {name}"))));
+    node.ip(None, "link set nic0 allmulticast on");
+    let before = lasting(node, "nic0");
+    let configuration = handover.configuration(&json!({"name": "own1"}));
+    node.add_pod("a");
+    let meddled = |pod: Option<&str>, name: &str| {
+        for change in ["add dev LINK altname nic0", "add dev LINK altname theirs", "del dev LINK altname own0"] {
+            node.ip(pod, &format!("link property {}", change.replace("LINK", name)));
+        }
+        node.ip(pod, &format!("link set {name} promisc on allmulticast off arp off"));
+    };
+    let first = handover.run(&configuration, "ADD", "a").expect(0).json();
+    meddled(Some("a"), "eth0");
+    handover.run(&configuration, "DEL", "a").expect(0);
+    assert_eq!((lasting(node, "nic0"), handover.records()), (before.clone(), 0));
+    // One that the Pod called otherwise is handed over anew, and nothing else passes for it.
+    handover.run(&configuration, "ADD", "a").expect(0);
+    node.ip(Some("a"), "link set eth0 down name mine");
+    node.ip(Some("a"), "link add eth0 type veth peer name peer0");
+    let (code, message) = fault(&handover.run(&configuration, "ADD", "a"));
+    assert!(code == 5 && message.contains("exists"), "{code} {message}");
+    assert_eq!((lasting(node, "nic0"), handover.records()), (before.clone(), 0));
+    node.ip(Some("a"), "link delete eth0");
+    handover.run(&configuration, "ADD", "a").expect(0);
+    node.ip(Some("a"), "link set eth0 down name mine");
+    assert_eq!(handover.run(&configuration, "ADD", "a").expect(0).json(), first);
+    assert_eq!(node.links(Some("a")), ["eth0", "lo"]);
+    handover.run(&configuration, "DEL", "a").expect(0);
+    assert_eq!(lasting(node, "nic0"), before);
+    node.ip(None, "link delete nic0");
+    node.remove_pod("a");
+}
+
+fn one_that_changes_while_neutron_is_asked(stack: &OpenStack, machine: &Machine) {
+    let node = &machine.node;
+    let handover = Handover::new(stack, node, "changing", "10.12.0");
+    handover.veth("nic0", "up0", 7);
+    let configuration = handover.configuration(&json!({"name": "nic0", "takeConfigured": "restore"}));
+    node.add_pod("a");
+    let held = machine.hold();
+    let running = handover.start(&configuration, "ADD", "a");
+    wait_until("the record", Duration::from_secs(30), || Ok((handover.records() == 1).then_some(()))).unwrap();
+    node.ip(None, "address add 10.99.0.5/24 dev nic0");
+    let before = lasting(node, "nic0");
+    drop(held);
+    let (code, message) = fault(&finish(running));
+    assert!(code == 11 && message.contains("was changed"), "{code} {message}");
+    assert_eq!((lasting(node, "nic0"), handover.records()), (before.clone(), 0));
+    handover.run(&configuration, "ADD", "a").expect(0);
+    handover.run(&configuration, "DEL", "a").expect(0);
+    assert_eq!(lasting(node, "nic0"), before);
+    node.ip(None, "link delete nic0");
+    node.remove_pod("a");
+}
+
+/// What it was about is left alone, and nothing else.
+fn a_record_that_nobody_can_read(stack: &OpenStack, node: &Node) {
+    let handover = Handover::new(stack, node, "unreadable", "10.13.0");
+    ["nic0", "nic1"].into_iter().zip([7, 8]).for_each(|(name, host)| handover.veth(name, &format!("up{host}"), host));
+    let mut configuration = handover.configuration(&json!({"any": {"names": ["nic*"]}}));
+    ["a", "b"].into_iter().for_each(|pod| node.add_pod(pod));
+    handover.run(&configuration, "ADD", "a").expect(0);
+    let digits = "0123456789abcdef0123456789abcdef";
+    let broken = handover.folder().join(digits).with_extension("json");
+    std::fs::write(&broken, "{").unwrap();
+    node.set_alias("nic1", &format!("cni-vm-nic {digits}"));
+    let (code, message) = fault(&handover.run(&configuration, "ADD", "b"));
+    assert!(code == 11 && message.contains(digits), "{code} {message}");
+    node.ip(None, "link set nic1 alias mine");
+    handover.run(&configuration, "ADD", "b").expect(0);
+    configuration["cni.dev/valid-attachments"] = json!([]);
+    let (code, message) = fault(&handover.run(&configuration, "GC", "a"));
+    assert!(code == 5 && message.contains(digits), "{code} {message}");
+    assert_eq!((handover.records(), node.links(None).len()), (1, 5), "all others are back");
+    std::fs::remove_file(broken).unwrap();
+    for (name, pod) in [("nic0", "a"), ("nic1", "b")] {
+        node.ip(None, &format!("link delete {name}"));
+        node.remove_pod(pod);
+    }
 }
 
 /// As at a crash of the runtime: the Pod's network goes, and these links with it.

@@ -1,7 +1,9 @@
 //! NICs of a node that is a network namespace, their ports at a real Neutron, and the plugin that hands them over.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::MutexGuard;
 
 use serde_json::{Value, json};
 use testbed::OpenStack;
@@ -14,14 +16,19 @@ use crate::support::Ran;
 /// A node from which Neutron and Keystone are reached.
 pub struct Machine {
     pub node: Node,
-    _ways: [Way; 2],
+    ways: [Way; 2],
 }
 
 impl Machine {
     pub fn new(stack: &OpenStack) -> Option<Machine> {
         let node = Node::new()?;
         let ways = [stack.keystone_url(), stack.neutron_url()].map(|url| Way::new(&node.own_netns(), &url));
-        Some(Machine { node, _ways: ways })
+        Some(Machine { node, ways })
+    }
+
+    /// As long as this is kept, nothing of OpenStack answers.
+    pub fn hold(&self) -> [MutexGuard<'_, ()>; 2] {
+        self.ways.each_ref().map(Way::hold)
     }
 }
 
@@ -71,8 +78,13 @@ impl<'m> Handover<'m> {
 
     /// How many NICs are handed over, by the files that are kept.
     pub fn records(&self) -> usize {
-        let Ok(kept) = std::fs::read_dir(self.plugin.state().join("nics")) else { return 0 };
+        let Ok(kept) = std::fs::read_dir(self.folder()) else { return 0 };
         kept.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "json")).count()
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> PathBuf {
+        self.plugin.state().join("nics")
     }
 
     /// A run about `eth0` of a container, whose network is that of the Pod of this name.
@@ -108,7 +120,10 @@ pub fn told(node: &Node, pod: Option<&str>, link: &str) -> Value {
 pub fn lasting(node: &Node, link: &str) -> Value {
     let shown: Value = serde_json::from_str(&node.ip(None, &format!("-json link show dev {link}"))).unwrap();
     let of = |key: &str| shown[0][key].clone();
-    let is_up = of("flags").as_array().unwrap().contains(&json!("UP"));
+    let flags: Vec<Value> = of("flags").as_array().unwrap().clone();
+    let modes = ["UP", "NOARP", "PROMISC", "ALLMULTI"].map(|flag| flags.contains(&json!(flag)));
+    let names = of("altnames").as_array().cloned().unwrap_or_default();
+    let other_names: BTreeSet<String> = names.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
     let told = told(node, None, link);
     let listed = told["addr_info"].as_array().unwrap().iter();
     let given: Vec<Value> = listed.filter(|one| one["scope"] != "link").map(without_state).collect();
@@ -119,7 +134,7 @@ pub fn lasting(node: &Node, link: &str) -> Value {
     // Those of addresses come with them, that of the link-local one in its own time.
     let routes: Vec<Value> = routes.iter().filter(|one| one["protocol"] != "kernel").map(without_state).collect();
     json!({
-        "mac": of("address"), "mtu": of("mtu"), "alias": of("ifalias"), "up": is_up, "addresses": given, "routes": routes,
+        "mac": of("address"), "mtu": of("mtu"), "alias": of("ifalias"), "other_names": other_names, "modes": modes, "addresses": given, "routes": routes,
     })
 }
 

@@ -6,8 +6,8 @@ use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, scope, spawn};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -16,6 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub struct Way {
     ends: Arc<AtomicBool>,
     address: String,
+    gate: Arc<Mutex<()>>,
     netns: File,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,19 +29,26 @@ impl Way {
         // A socket stays in the namespace in which it was made.
         let listener = within(&netns, || TcpListener::bind(&address)).unwrap();
         let ends = Arc::new(AtomicBool::new(false));
-        let (seen, to) = (ends.clone(), address.clone());
+        let gate = Arc::new(Mutex::new(()));
+        let (seen, to, passed) = (ends.clone(), address.clone(), gate.clone());
         let thread = spawn(move || {
             for client in listener.incoming().flatten() {
                 if seen.load(Ordering::Relaxed) {
                     return;
                 }
+                drop(passed.lock().unwrap());
                 // A server that is away is what the client sees, too.
                 if let Ok(server) = TcpStream::connect(&to) {
                     join(client, server);
                 }
             }
         });
-        Way { ends, address, netns, thread: Some(thread) }
+        Way { ends, address, gate, netns, thread: Some(thread) }
+    }
+
+    /// As long as this is kept, whoever comes waits.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap()
     }
 }
 
