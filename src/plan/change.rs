@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use ipnet::IpNet;
+
 use super::lb::{AddressPoolChange, ServiceChange};
 use super::pairs::PortChange;
 use super::pod_pools::PodPoolChange;
@@ -331,9 +333,31 @@ impl NodeChange {
     }
 }
 
-/// A place where the cluster shows something else than it should.
+/// A place that shows something else than it should.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Drift {
+pub enum Drift {
+    /// A field of the cluster.
+    Field(FieldDrift),
+    /// The pairs of a VM's port.
+    Pairs(PairsDrift),
+}
+
+/// What the port of a node's VM lets out, of what is ours to say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PairsDrift {
+    /// The node that the VM is.
+    pub node: NodeName,
+    /// The port.
+    pub port: Id,
+    /// What it should let out.
+    pub expected: BTreeSet<IpNet>,
+    /// What it lets out.
+    pub seen: BTreeSet<IpNet>,
+}
+
+/// A field of a node that shows another block than it should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldDrift {
     /// The node.
     pub node: NodeName,
     /// The field that differs.

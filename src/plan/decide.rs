@@ -266,8 +266,9 @@ impl<'p> Planner<'p> {
 
     /// Pairs go last: they follow what nodes hold.
     fn pairs(&mut self) {
-        let pairs::PairsPlan { changes, unchanged, findings } = pairs::plan(self.desired, self.observed);
+        let pairs::PairsPlan { changes, drift, unchanged, findings } = pairs::plan(self.desired, self.observed);
         self.plan.changes.extend(changes);
+        self.plan.drift.extend(drift);
         self.plan.unchanged.extend(unchanged);
         self.plan.findings.extend(findings);
     }

@@ -1,5 +1,9 @@
 //! From the parts of a plan to the words and JSON of its document.
 
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
 use super::blocked::Blocked;
 use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, Reason};
 use super::document::{
@@ -146,17 +150,35 @@ impl From<&Blocked> for BlockedDocument {
     }
 }
 
+fn ranges_text(ranges: &BTreeSet<IpNet>) -> String {
+    let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    if ranges.is_empty() { "none".to_owned() } else { ranges.join(" ") }
+}
+
 impl From<&Drift> for DriftDocument {
     fn from(drift: &Drift) -> DriftDocument {
-        let (manager, time) = drift.author.clone().unzip();
-        DriftDocument {
-            kind: "Node".to_owned(),
-            name: drift.node.to_string(),
-            field: drift.field.to_string(),
-            expected: drift.expected.to_string(),
-            seen: drift.seen.to_string(),
-            manager,
-            time,
+        match drift {
+            Drift::Field(drift) => {
+                let (manager, time) = drift.author.clone().unzip();
+                DriftDocument {
+                    kind: "Node".to_owned(),
+                    name: drift.node.to_string(),
+                    field: drift.field.to_string(),
+                    expected: drift.expected.to_string(),
+                    seen: drift.seen.to_string(),
+                    manager,
+                    time,
+                }
+            }
+            Drift::Pairs(drift) => DriftDocument {
+                kind: "Port".to_owned(),
+                name: drift.port.to_string(),
+                field: format!("allowed_address_pairs for node {}", drift.node),
+                expected: ranges_text(&drift.expected),
+                seen: ranges_text(&drift.seen),
+                manager: None,
+                time: None,
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where the cluster shows something else than it should, and who wrote it.
 
-use super::change::Drift;
+use super::change::{Drift, FieldDrift};
 use crate::desired::Pin;
 use crate::net::{Block, Family};
 use crate::observed::{HoldingField, Node, Observed};
@@ -12,7 +12,8 @@ pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift
         let held = held.get(family).map(|holding| holding.block);
         let Some(expected) = pin.and_then(|pin| pin.blocks.get(family).copied()).or(held) else { continue };
         for (field, seen) in shown(observed, node, family).filter(|(_, seen)| *seen != expected) {
-            drift.push(Drift { node: node.name.clone(), field, expected, seen, author: author(node, field) });
+            let author = author(node, field);
+            drift.push(Drift::Field(FieldDrift { node: node.name.clone(), field, expected, seen, author }));
         }
     }
 }

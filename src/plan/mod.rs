@@ -35,8 +35,8 @@ use crate::model::{Finding, Waiver};
 
 pub use blocked::{Blocked, BlockedReason};
 pub use change::{
-    Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, PassedOverPool,
-    Reason, Sequence, Target, node_changes,
+    Action, Change, CiliumNodeObject, Drift, Edit, FieldDrift, NodeChange, NodeConfigEdit, NodeConfigObject,
+    PairsDrift, PassedOverPool, Reason, Sequence, Target, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::{foreign_ranges, plan};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use super::change::{Change, Target};
+use super::change::{Change, Drift, PairsDrift, Target};
 use super::document::{ChangeDocument, GuardDocument};
 use super::document_edit::EditDocument;
 use super::document_lb::hazard_text;
@@ -51,6 +51,7 @@ pub enum PortCause {
 #[derive(Default)]
 pub(super) struct PairsPlan {
     pub(super) changes: Vec<Change>,
+    pub(super) drift: Vec<Drift>,
     pub(super) unchanged: Vec<Target>,
     pub(super) findings: Vec<Finding>,
 }
@@ -122,6 +123,10 @@ impl PairsPlan {
         for port in ports.iter().filter(of_vm) {
             match port.change(&wanted, |range| is_ours(desired, range)) {
                 Some(change) => {
+                    let kept = wanted.difference(&change.added);
+                    let seen = kept.chain(&change.removed).copied().collect();
+                    let (node_name, port_id, expected) = (node.name.clone(), port.id.clone(), wanted.clone());
+                    self.drift.push(Drift::Pairs(PairsDrift { node: node_name, port: port_id, expected, seen }));
                     let change = PortChange::new(node, port, change, PortCause::Drift);
                     self.changes.push(Change::Port(Box::new(change)));
                 }

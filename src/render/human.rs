@@ -191,7 +191,12 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
 
 /// Nodes go by their name alone.
 pub(super) fn blocked_name(entry: &BlockedDocument) -> String {
-    if entry.kind == "Node" { entry.name.clone() } else { format!("{}/{}", entry.kind, entry.name) }
+    short_name(&entry.kind, &entry.name)
+}
+
+/// The same for any object.
+pub(super) fn short_name(kind: &str, name: &str) -> String {
+    if kind == "Node" { name.to_owned() } else { format!("{kind}/{name}") }
 }
 
 fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
@@ -205,7 +210,7 @@ fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
         text.push_str(&format!(
             "  {} {}  {} shows {}, expected {}{author}\n",
             Paint::Yellow.on("?"),
-            printable(&entry.name),
+            printable(&short_name(&entry.kind, &entry.name)),
             printable(&entry.field),
             printable(&entry.seen),
             printable(&entry.expected)

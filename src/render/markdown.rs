@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::human::blocked_name;
+use super::human::{blocked_name, short_name};
 use super::human_lb::effect_parts;
 use super::manifest_diff::manifest_diff;
 use super::text::{count, printable};
@@ -57,12 +57,18 @@ pub fn markdown(plan: &PlanDocument) -> String {
     let rows: Vec<[String; 5]> = drift
         .iter()
         .map(|d| {
-            [d.name.clone(), d.field.clone(), d.seen.clone(), d.expected.clone(), d.manager.clone().unwrap_or_default()]
+            [
+                short_name(&d.kind, &d.name),
+                d.field.clone(),
+                d.seen.clone(),
+                d.expected.clone(),
+                d.manager.clone().unwrap_or_default(),
+            ]
         })
         .collect();
     page.table(
         &format!("drift, {}", count(drift.len(), "field")),
-        ["node", "field", "shows", "expected", "written by"],
+        ["object", "field", "shows", "expected", "written by"],
         &rows,
     );
     page.finish(&tail)

@@ -99,7 +99,11 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     assert_eq!(planned.len(), 1, "{planned:#?}");
     assert_eq!((planned[0]["name"].as_str().unwrap(), &planned[0]["hazard"]), (port, &json!("disruptive")));
     assert_eq!((&planned[0]["after"], &planned[0]["before"]), (&json!(["10.20.0.0/24"]), &json!(["10.20.9.0/24"])));
+    let drift = &run(&folder, &["plan", "-o", "json"]).expect(0).json()["drift"][0];
+    assert_eq!((drift["kind"].as_str(), drift["name"].as_str()), (Some("Port"), Some(port)));
+    assert_eq!((&drift["expected"], &drift["seen"]), (&json!("10.20.0.0/24"), &json!("10.20.9.0/24")));
     let shown = run(&folder, &["plan"]).expect(0).stdout;
+    assert!(shown.contains(&format!("Port/{port}  allowed_address_pairs for node n1 shows 10.20.9.0/24")), "{shown}");
     assert!(
         shown.contains("missing: 10.20.0.0/24; stale: 10.20.9.0/24") && shown.contains("1 port to change"),
         "{shown}"
