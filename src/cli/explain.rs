@@ -7,7 +7,7 @@ use super::{Common, Format, Reached, output};
 use crate::cluster::Extent;
 use crate::explain::explain;
 use crate::render::explanation;
-use crate::run::Job;
+use crate::run::{Job, Reach};
 
 /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (loaded, observed) = read(arguments.files.location(), common, Extent::Examination).await?;
+    let (loaded, observed) = read(arguments.files.location(), common, Extent::Examination, Reach::Subnets).await?;
     let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
     let plan = Job::files(&loaded).plan(&observed);
     let explained = explain(&arguments.subject, &loaded.desired, &observed, &plan);

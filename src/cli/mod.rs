@@ -62,7 +62,7 @@ struct Common {
     /// The kubeconfig context to use.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron; otherwise where its clients look for one.
+    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for the pairs of VMs' ports; otherwise where its clients look for one.
     #[arg(long, global = true, value_name = "FILE")]
     clouds_file: Option<PathBuf>,
     /// The cloud of that file; otherwise `OS_CLOUD`, or the only one.

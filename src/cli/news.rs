@@ -93,13 +93,11 @@ fn human(news: &News<'_>) -> String {
             line(Paint::Red.on("invalid"), &what)
         }
         News::Finished { change, outcome, .. } => {
-            let ChangeDocument { kind, name, after, .. } = ChangeDocument::from(*change);
-            let object = format!("{kind}/{name}");
+            let change = ChangeDocument::from(*change);
+            let (object, after) = (format!("{}/{}", change.kind, change.name), change.comes());
             match outcome {
                 Outcome::Applied if after.is_empty() => line(Paint::Green.on("taken away"), &printable(&object)),
-                Outcome::Applied => {
-                    line(Paint::Green.on("written"), &printable(&format!("{object}  {}", after.join(" "))))
-                }
+                Outcome::Applied => line(Paint::Green.on("written"), &printable(&format!("{object}  {after}"))),
                 other => line(
                     Paint::Red.on("not written"),
                     &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),

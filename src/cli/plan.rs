@@ -13,7 +13,7 @@ use super::{Common, Reached, output};
 use crate::cluster::{Extent, replace_file};
 use crate::plan::PlanDocument;
 use crate::render::{Detail, diagnostics, finding_documents, human, markdown, markdown_findings};
-use crate::run::{Job, Loaded};
+use crate::run::{Job, Loaded, Reach};
 
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ enum PlanFormat {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let location = arguments.files.location();
-    let (mut loaded, observed) = read(location.clone(), common, Extent::Plan).await?;
+    let (mut loaded, observed) = read(location.clone(), common, Extent::Plan, Reach::Ports).await?;
     let Some(observed) = observed else { return Err(invalid(arguments, &loaded)?) };
     arguments.rails.amend(&mut loaded.desired.policy);
     let waivers = arguments.rails.waivers();

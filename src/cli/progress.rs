@@ -38,7 +38,7 @@ impl Progress {
 
     pub(super) fn event(&mut self, event: &Event<'_>) {
         let Event::Finished { change, outcome } = event;
-        let (target, after) = (change.target(), ChangeDocument::from(*change).after.join(" "));
+        let (target, after) = (change.target(), ChangeDocument::from(*change).comes());
         let verb = if after.is_empty() { "taken away" } else { "written" };
         let line = match fault(outcome) {
             None => format!("{} {target}  {}", Paint::Green.on(verb), printable(&after)),

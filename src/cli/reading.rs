@@ -13,6 +13,7 @@ pub(super) async fn read(
     location: Location,
     common: &Common,
     extent: Extent,
+    reach: Reach,
 ) -> Result<(Loaded, Option<Observed>), Failure> {
     let mut loading = tokio::task::spawn_blocking(move || load(&location));
     let mut observing = std::pin::pin!(read_cluster(common, extent));
@@ -29,7 +30,7 @@ pub(super) async fn read(
         None => observing.await,
     };
     let mut observed = observed?;
-    let openstack = common.openstack_for(&loaded.desired, Reach::Ports).await?;
+    let openstack = common.openstack_for(&loaded.desired, reach).await?;
     openstack.see(&loaded.desired, &mut observed).await;
     Ok((loaded, Some(observed)))
 }

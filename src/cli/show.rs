@@ -17,7 +17,7 @@ use crate::model::NodeName;
 use crate::observed::Observed;
 use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
-use crate::run::{Job, Loaded};
+use crate::run::{Job, Loaded, Reach};
 
 /// Show pools, nodes or LoadBalancer addresses as they are.
 #[derive(Debug, clap::Args)]
@@ -137,7 +137,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan), Failure> {
-    let (loaded, observed) = read(flags.files.location(), common, Extent::Plan).await?;
+    let (loaded, observed) = read(flags.files.location(), common, Extent::Plan, Reach::Subnets).await?;
     let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))

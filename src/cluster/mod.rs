@@ -118,8 +118,8 @@ pub enum ClusterError {
     /// Without claims nothing is written.
     #[error("the claims in ConfigMap kube-system/cilium-ipam-claims cannot be kept: {0}")]
     Claims(WriteError),
-    /// OpenStack's credentials, without which a pool's addresses are not known.
-    #[error("OpenStack cannot be asked for the subnets of pools: {0}")]
+    /// OpenStack's credentials, without which neither the addresses of pools nor the pairs of ports are known.
+    #[error("OpenStack cannot be asked for subnets and ports: {0}")]
     OpenStack(String),
     /// The credentials cannot be used.
     #[error("the cluster's credentials cannot be used: {0}")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::blocked::{Blocked, BlockedReason};
 use super::candidates::Candidates;
-use super::change::{Change, Target};
+use super::change::{Change, NodeChange, Target};
 use super::lb;
 use super::limits::refusals;
 use super::node_change::{NodeChanges, Pinned};
@@ -17,7 +17,7 @@ use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
 use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity};
 use crate::net::{Block, Family, Range, merge};
-use crate::observed::{FamilyUse, Node, Observed};
+use crate::observed::{FamilyUse, Node, Observed, Reading};
 
 /// Plans. `file_findings` are what lowering and the checks of the files gave; with an error among them there is nothing
 /// to plan from, and the caller must not call this.
@@ -223,7 +223,7 @@ impl<'p> Planner<'p> {
             drift::of_node(self.observed, node, self.desired.pins.get(&node.name), &mut self.plan.drift);
             let decided = match (changes.of(node, pinned, outcome), &unknown) {
                 // It may be of a subnet that nobody could look at.
-                (Ok(Some(change)), Some(trouble)) if change.after.iter().any(|block| !node.shown.contains(block)) => {
+                (Ok(Some(change)), Some(trouble)) if self.makes_real(node, &change) => {
                     Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
                 }
                 (decided, _) => decided,
@@ -237,6 +237,13 @@ impl<'p> Planner<'p> {
                 }
             }
         }
+    }
+
+    /// Whether a block comes into use by it, though a field that nobody reads may show it.
+    fn makes_real(&self, node: &Node, change: &NodeChange) -> bool {
+        let held = self.observed.holds(node);
+        let is_in_use = |block: &Block| held.iter().any(|one| one.block == *block && one.reading == Reading::Read);
+        change.after.iter().any(|block| !is_in_use(block))
     }
 
     /// Pools and pins go first, so that what they do is as near as can be to what was observed.
@@ -264,9 +271,12 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Pairs go last: they follow what nodes hold.
+    /// Pairs go last: they follow what nodes hold, or get.
     fn pairs(&mut self) {
-        let pairs::PairsPlan { changes, drift, unchanged, findings } = pairs::plan(self.desired, self.observed);
+        let foreign = foreign_ranges(self.desired, self.observed);
+        let others = Others::new(self.observed, &foreign, self.claims);
+        let planned = pairs::plan(self.desired, self.observed, &others, &self.plan.changes);
+        let pairs::PairsPlan { changes, drift, unchanged, findings } = planned;
         self.plan.changes.extend(changes);
         self.plan.drift.extend(drift);
         self.plan.unchanged.extend(unchanged);

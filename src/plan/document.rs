@@ -352,6 +352,19 @@ impl NodeChange {
 }
 
 impl ChangeDocument {
+    /// What is there afterwards, in one line; of pairs what comes and goes. Empty where nothing is.
+    pub fn comes(&self) -> String {
+        match &self.edit {
+            EditDocument::AddressPairs { add, remove } => {
+                let signed = |sign, ranges: &[String]| {
+                    ranges.iter().map(move |range| format!("{sign}{range}")).collect::<Vec<_>>()
+                };
+                [signed('+', add), signed('-', remove)].concat().join(" ")
+            }
+            _ => self.after.join(" "),
+        }
+    }
+
     /// What makes it this change: everything but what may differ harmlessly between two plans.
     pub fn identity(&self) -> String {
         let ChangeDocument {

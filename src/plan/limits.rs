@@ -55,6 +55,8 @@ struct Exceeded {
     name: LimitName,
     value: u32,
     changed: usize,
+    /// Of these, in the whole cluster, the ones that only their VMs' ports make so.
+    by_ports: usize,
     nodes: usize,
     allowed: usize,
     domain: Option<String>,
@@ -62,7 +64,7 @@ struct Exceeded {
 
 impl Exceeded {
     fn into_refusal(self) -> Refusal {
-        let Exceeded { name, value, changed, nodes, allowed, domain } = self;
+        let Exceeded { name, value, changed, by_ports, nodes, allowed, domain } = self;
         let verb = match name.limited {
             Limited::Assign => "would get a block",
             Limited::Disruptive => "would need a restart of their agent",
@@ -73,7 +75,15 @@ impl Exceeded {
             Some("") => " without a failure domain".to_owned(),
             Some(domain) => format!(" in failure domain `{domain}`"),
         };
-        let message = format!("{changed} of {nodes} nodes{place} {verb}, and {name} = {value} allows {allowed}");
+        let by_ports = match (by_ports, name.limited) {
+            (0, _) | (_, Limited::Release) => String::new(),
+            (some, Limited::Assign) => format!(" ({some} of them: the port of the VM would let more addresses out)"),
+            (some, Limited::Disruptive) => {
+                format!(" ({some} of them: the port of the VM would let fewer addresses out)")
+            }
+        };
+        let message =
+            format!("{changed} of {nodes} nodes{place} {verb}{by_ports}, and {name} = {value} allows {allowed}");
         let help = format!("apply fewer at a time, raise the limit where it is set, or plan again with --waive {name}");
         Refusal { rule: Rule("limit"), message, help, waiver: Some(name.into()) }
     }
@@ -117,14 +127,16 @@ fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exc
         let concerned = node_changes(changes).filter(|change| limited(change) == Some(name.limited));
         let disturbed = disturbed(changes).filter(|_| name.limited == Limited::Disruptive);
         let of_ports = ports(changes).filter(|change| limited_port(change) == name.limited).map(|change| &change.node);
-        let nodes: BTreeSet<&NodeName> =
-            concerned.map(|change| &change.node).chain(disturbed).chain(of_ports).collect();
+        let mut nodes: BTreeSet<&NodeName> = concerned.map(|change| &change.node).chain(disturbed).collect();
+        let without_ports = nodes.len();
+        nodes.extend(of_ports);
+        let by_ports = nodes.len() - without_ports;
         match name.measure {
             Measure::Count | Measure::Percent => {
                 let (changed, all) = (nodes.len(), observed.nodes.len());
                 let allowed = name.measure.allows(value, all);
                 if changed > allowed {
-                    found.push(Exceeded { name, value, changed, nodes: all, allowed, domain: None });
+                    found.push(Exceeded { name, value, changed, by_ports, nodes: all, allowed, domain: None });
                 }
             }
             // One domain for each limit, the one that is hit hardest: the others follow when that one is mended.
@@ -135,7 +147,7 @@ fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exc
                 });
                 if let Some((_, changed, nodes, allowed, domain)) = worst.max() {
                     let domain = Some(domain.escape_debug().to_string());
-                    found.push(Exceeded { name, value, changed, nodes, allowed, domain });
+                    found.push(Exceeded { name, value, changed, by_ports, nodes, allowed, domain });
                 }
             }
         }
@@ -226,7 +238,11 @@ fn protected_pools(changes: &[&NodeChange], desired: &Desired, observed: &Observ
 
 /// What is taken away may be in use where nobody could look.
 fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
-    let change = changes.iter().find(|change| change.hazard() == Hazard::Destructive)?;
+    let takes = |change: &&Change| match change {
+        Change::Port(change) => !change.removed.is_empty(),
+        other => other.hazard() == Hazard::Destructive,
+    };
+    let change = changes.iter().find(takes)?;
     let spot = observed.blind_spots.first()?;
     Some(Refusal {
         rule: Rule("destructive-while-blind"),
@@ -234,6 +250,11 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
             Change::Node(node) => {
                 format!("node `{}` would lose a block while {} cannot be read", node.node, spot.kind.resource())
             }
+            Change::Port(port) => format!(
+                "the port of node `{}` would let fewer addresses out while {} cannot be read",
+                port.node,
+                spot.kind.resource()
+            ),
             other => format!(
                 "{} would be changed while {} cannot be read, and Services may lose addresses by it",
                 other.target(),
@@ -251,7 +272,9 @@ fn over_subnets(changes: &[Change], desired: &Desired, observed: &Observed) -> V
         return Vec::new();
     }
     let gives = |change: &Change, rival: &NeutronRival<'_>| match (change, rival) {
-        (Change::Node(change), NeutronRival::Pool(name)) => change.pool.as_ref() == Some(*name),
+        (Change::Node(change), NeutronRival::Pool(name)) => {
+            change.action != Action::Release && change.pool.as_ref() == Some(*name)
+        }
         (Change::PodPool(change), NeutronRival::Pool(name)) => change.after.is_some() && change.pool == **name,
         (Change::AddressPool(change), NeutronRival::AddressPool(name)) => {
             change.after.is_some() && change.name.as_str() == *name

@@ -179,6 +179,10 @@ fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan, observ
     if fresh.unchanged.iter().any(is_of) {
         return format!("{who}: saved to {was}, but it is as the files say, in another way");
     }
+    let is_of_port = matches!(saved.edit, EditDocument::AddressPairs { .. });
+    if let Some(why) = pairs::unseen(observed).filter(|_| is_of_port) {
+        return format!("{who}: saved to {was}, but nobody knows what it is like: {why}");
+    }
     if !is_gone(observed, saved) {
         return format!("{who}: saved to {was}, but it shows something else by now");
     }

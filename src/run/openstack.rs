@@ -1,4 +1,4 @@
-//! What Neutron says of the subnets that pools name. Asked anew for each plan: nothing is kept between runs, and no token leaves the process.
+//! What Neutron says of the subnets that pools name, and of the ports of VMs; and their pairs, written. Asked anew for each plan: nothing is kept between runs, and no token leaves the process.
 //!
 //! What could not be read is said in what is given, and never left out.
 
@@ -20,8 +20,11 @@ use crate::neutron::{Cloud, GuardedPorts, Id, NetworkFacts, NeutronError, Pair, 
 use crate::observed::{ObjectVersion, Observed, ObservedKind, SeenPorts, SeenSubnet, SeenSubnets};
 use crate::plugin::{HttpNeutron, Keeping, read_small};
 
-/// How long OpenStack is waited for, for all subnets together.
+/// How long OpenStack is waited for: for all subnets together, for the ports of some VMs, for one write.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// VMs whose ports are asked for at once; their ids make a question of some two thousand letters.
+const AT_ONCE: usize = 50;
 
 /// What is said of a question that ended without an answer.
 const GIVEN_UP: &str = "the question was given up";
@@ -177,6 +180,7 @@ fn refusal(error: NeutronError) -> WriteError {
     match error {
         NeutronError::Changed | NeutronError::NoSuchPort => WriteError::Superseded(error.to_string()),
         NeutronError::Unavailable(_) => WriteError::Unknown(error.to_string()),
+        NeutronError::Unreachable(_) => WriteError::Busy(error.to_string()),
         NeutronError::TooManyPairs => WriteError::Refused(format!(
             "{error}; raise `max_allowed_address_pair` of Neutron (10 unless it says otherwise), or give nodes fewer and wider blocks"
         )),
@@ -227,8 +231,9 @@ impl Asked {
     /// Asks by the credentials as they are now: a file that is mounted may have changed.
     fn with<T>(&self, ask: impl FnOnce(&HttpNeutron) -> Result<T, Fault>) -> Result<T, Fault> {
         let cloud = self.place.read()?;
-        let until = Instant::now() + PATIENCE;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not before it is this one's turn.
+        let until = Instant::now() + PATIENCE;
         let neutron = match last.take() {
             Some((known, neutron)) if known == cloud => neutron.until(until),
             _ => HttpNeutron::new(cloud.clone(), Keeping::Nothing, until).map_err(|error| Fault::of(&error))?,
@@ -260,13 +265,19 @@ fn in_file(path: &Path, why: &dyn std::fmt::Display) -> Fault {
 fn see_ports(neutron: &HttpNeutron, vms: &BTreeSet<Id>) -> SeenPorts {
     let mut seen = SeenPorts::new();
     let mut silent: Option<String> = None;
-    for vm in vms {
+    let vms: Vec<Id> = vms.iter().cloned().collect();
+    for some in vms.chunks(AT_ONCE) {
         let answer = match &silent {
             Some(why) => Err(why.clone()),
-            None => neutron.ports_of_vm(vm).map_err(|error| error.to_string()),
+            None => neutron.until(Instant::now() + PATIENCE).ports_of_vms(some).map_err(|error| error.to_string()),
         };
-        silent = answer.as_ref().err().cloned();
-        seen.insert(vm.clone(), answer);
+        match answer {
+            Ok(ports) => seen.extend(ports.into_iter().map(|(vm, ports)| (vm, Ok(ports)))),
+            Err(why) => {
+                seen.extend(some.iter().map(|vm| (vm.clone(), Err(why.clone()))));
+                silent = Some(why);
+            }
+        }
     }
     seen
 }

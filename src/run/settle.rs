@@ -61,7 +61,10 @@ impl Applied {
 
     /// Nothing of it was made durable.
     fn forget(&mut self, error: &ClusterError) {
-        for (_, outcome) in self.outcomes.iter_mut().filter(|(_, outcome)| *outcome == Outcome::Applied) {
+        // Neutron has what it was told.
+        let is_kept = |change: &Change| !matches!(change, Change::Port(_));
+        let lost = self.outcomes.iter_mut().filter(|(change, outcome)| *outcome == Outcome::Applied && is_kept(change));
+        for (_, outcome) in lost {
             *outcome = Outcome::Refused(format!("it was not saved: {error}"));
         }
     }

@@ -25,6 +25,7 @@ mod multi_pool;
 mod neutron;
 mod node_config;
 mod operator;
+mod pairs;
 mod properties;
 mod rails;
 mod readme;

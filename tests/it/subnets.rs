@@ -1,17 +1,17 @@
 //! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that nothing is given while they are unknown.
 
 use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::{Finding, Hazard, Severity};
-use cilium_ipam::neutron::{GuardedPort, Id};
+use cilium_ipam::model::{Finding, Severity};
+use cilium_ipam::neutron::Id;
 use cilium_ipam::observed::{Observed, ObservedKind, Reader, SeenSubnet};
-use cilium_ipam::plan::{BlockedReason, Change, Plan, Standing, node_changes, plan};
-use serde_json::{Value, json};
+use cilium_ipam::plan::{BlockedReason, Plan, Standing, node_changes, plan};
+use serde_json::Value;
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
 
-const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
-const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
-const OTHER: &str = "9d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
+pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
+pub const OTHER: &str = "9d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
 
 fn subnet_pool(name: &str, subnet: &str) -> String {
     pool(name, &format!("{{neutron: {{network: {NETWORK}, subnet: {subnet}}}}}"))
@@ -23,14 +23,14 @@ fn balancer(block: &str) -> String {
     )
 }
 
-fn desired(documents: &[String]) -> Desired {
+pub fn desired(documents: &[String]) -> Desired {
     let file = SourceFile { path: "pools.yaml".into(), text: documents.join("---\n").into() };
     let (desired, findings) = lower(&Documents { files: vec![file] });
     assert!(findings.iter().all(|finding| finding.severity != Severity::Error), "{findings:#?}");
     desired
 }
 
-fn observed(items: &[String], subnets: &[(&str, SeenSubnet)]) -> Observed {
+pub fn observed(items: &[String], subnets: &[(&str, SeenSubnet)]) -> Observed {
     let list: Value = serde_json::from_str(&cluster("1.19.3", KUBERNETES, items)).unwrap();
     let mut reader = Reader::default();
     for item in list["items"].as_array().unwrap() {
@@ -39,6 +39,9 @@ fn observed(items: &[String], subnets: &[(&str, SeenSubnet)]) -> Observed {
             "DaemonSet" => ObservedKind::CiliumDaemonSet,
             "Pod" => ObservedKind::ControllerManagerPod,
             "ServiceCIDR" => ObservedKind::ServiceCidr,
+            "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
+            "Service" => ObservedKind::Service,
+            "CiliumNode" => ObservedKind::CiliumNode,
             _ => ObservedKind::Node,
         };
         reader.object(kind, &item.to_string()).unwrap();
@@ -52,7 +55,7 @@ fn there(range: &str) -> SeenSubnet {
     SeenSubnet::There { network: NETWORK.parse().unwrap(), range: range.parse().unwrap() }
 }
 
-fn of_nodes(cidr: &str) -> String {
+pub fn of_nodes(cidr: &str) -> String {
     pool(
         "rack",
         &format!(
@@ -62,7 +65,7 @@ fn of_nodes(cidr: &str) -> String {
     )
 }
 
-fn planned(documents: &[String], observed: &Observed) -> Plan {
+pub fn planned(documents: &[String], observed: &Observed) -> Plan {
     plan(&desired(documents), observed, Vec::new())
 }
 
@@ -71,7 +74,7 @@ fn given(plan: &Plan) -> Vec<String> {
 }
 
 #[track_caller]
-fn finding<'p>(plan: &'p Plan, rule: &str) -> &'p Finding {
+pub fn finding<'p>(plan: &'p Plan, rule: &str) -> &'p Finding {
     let found = plan.findings.iter().find(|finding| finding.rule.0 == rule);
     found.unwrap_or_else(|| panic!("no {rule} in {:#?}", plan.findings))
 }
@@ -210,40 +213,57 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     assert!(folder.run(&named).expect(8).stderr.contains("nowhere.yaml"), "one that is named must be there");
 }
 
-const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
-
-/// A VM's port that lets these ranges out.
-fn port(pairs: &[&str]) -> GuardedPort {
-    let pairs: Vec<Value> =
-        pairs.iter().map(|range| json!({"ip_address": range, "mac_address": "fa:16:3e:00:00:09"})).collect();
-    let port = json!({
-        "id": OTHER, "network_id": NETWORK, "device_id": SUBNET, "device_owner": "compute:nova",
-        "mac_address": "FA:16:3e:00:00:09", "allowed_address_pairs": pairs, "revision_number": 7, "port_security_enabled": true,
-    });
-    serde_json::from_value(port).unwrap()
+/// A block in a field that the agent does not read comes into use by being written where it does.
+#[test]
+fn an_unread_block_is_something_new() {
+    let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.1.0.0/24"}},"spec":{}}"#;
+    let documents = [of_nodes("10.1.0.0/16"), subnet_pool("vm", SUBNET)];
+    let known = planned(&documents, &observed(&[annotated.to_owned()], &[(SUBNET, there("10.1.0.0/24"))]));
+    assert!(known.changes.is_empty() && known.blocked.len() == 1, "{known:#?}");
+    let unknown = planned(&documents, &observed(&[annotated.to_owned()], &[(SUBNET, SeenSubnet::Missing)]));
+    assert!(unknown.changes.is_empty(), "{unknown:#?}");
+    assert!(matches!(unknown.blocked[0].reason, BlockedReason::NeutronUnknown(_)), "{unknown:#?}");
+    let without = planned(&documents[..1], &observed(&[annotated.to_owned()], &[]));
+    assert_eq!(given(&without), ["10.1.0.0/24"], "it is written where nothing speaks against it");
 }
 
 #[test]
-fn ports_let_out_what_their_node_holds_and_nothing_else_of_the_pools() {
-    let documents = [of_nodes("10.20.0.0/16"), PAIRS.to_owned()];
-    let vm = |provider: &str| node("n", "a", &format!("\"providerID\":\"{provider}\",{}", holds("10.20.7.0/24")));
-    let mut seen = observed(&[vm(&format!("openstack://RegionOne/{SUBNET}"))], &[]);
-    let unseen = planned(&documents, &seen);
-    assert_eq!((unseen.changes.len(), finding(&unseen, "address-pairs-unseen").severity), (0, Severity::Info));
-    let id: Id = SUBNET.parse().unwrap();
-    seen.ports = Some([(id.clone(), Err("no answer in time".to_owned()))].into());
-    let unread = planned(&documents, &seen);
-    assert!(unread.changes.is_empty() && finding(&unread, "address-pairs-unread").message.contains("no answer"));
-    // A wider range than a pool, another network, and what is missing.
-    seen.ports =
-        Some([(id.clone(), Ok(vec![port(&["10.20.9.0/24", "10.0.0.0/8", "203.0.113.9", "10.20.6.1"])]))].into());
-    let plan = planned(&documents, &seen);
-    let Change::Port(change) = &plan.changes[0] else { panic!("{plan:#?}") };
-    let texts = |ranges: &std::collections::BTreeSet<_>| ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(texts(&change.added), ["10.20.7.0/24"]);
-    assert_eq!(texts(&change.removed), ["10.20.6.1/32", "10.20.9.0/24"]);
-    assert_eq!((change.revision, change.pairs.len(), change.hazard()), (7, 3, Hazard::Disruptive));
-    seen.ports = Some([(id, Ok(vec![port(&["10.20.7.0/24", "203.0.113.9"])]))].into());
-    assert!(planned(&documents, &seen).changes.is_empty());
-    assert!(planned(&documents, &observed(&[vm("aws:///eu/i-1")], &[])).changes.is_empty(), "another cloud's");
+fn a_load_balancer_pool_gives_nobody_more_while_a_subnet_is_not_known() {
+    let seen = |more: &str| {
+        format!(
+            r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{{"name":"lb","uid":"u","resourceVersion":"3","labels":{{"app.kubernetes.io/managed-by":"cilium-ipam"}}}},"spec":{{"blocks":[{{"cidr":"10.1.0.0/25"}}]{more}}}}}"#
+        )
+    };
+    let subnet = subnet_pool("vm", SUBNET);
+    let decided = |there: &str, wanted: &str| {
+        let documents = [balancer("10.1.0.0/25").replace("spec: {", &format!("spec: {{{wanted}")), subnet.clone()];
+        let plan = planned(&documents, &observed(&[seen(there)], &[(SUBNET, SeenSubnet::Missing)]));
+        (plan.changes.len(), plan.blocked.len())
+    };
+    assert_eq!(decided("", ""), (0, 0), "what is there stays");
+    assert_eq!(decided(r#","disabled":true"#, ""), (0, 1), "it would give again");
+    assert_eq!(decided("", "disabled: true, "), (1, 0), "it gives nothing any more");
+    let narrow = r#","serviceSelector":{"matchLabels":{"a":"b"}}"#;
+    assert_eq!(decided(narrow, ""), (0, 1), "others would get addresses");
+    assert_eq!(decided("", "allowFirstLastIPs: \"No\", "), (0, 1), "other addresses would be given");
+}
+
+#[test]
+fn a_service_is_not_pinned_to_an_address_of_a_subnet() {
+    let pool = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb","uid":"u","resourceVersion":"3"},"spec":{"blocks":[{"cidr":"10.1.0.0/24"}]}}"#;
+    let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"default","uid":"s","resourceVersion":"4"},"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}"#;
+    let pin = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: default/web, ips: [10.1.0.7]}\n";
+    let items = [pool.to_owned(), service.to_owned()];
+    let decided = |range: SeenSubnet| {
+        planned(&[pin.to_owned(), subnet_pool("vm", SUBNET)], &observed(&items, &[(SUBNET, range)]))
+    };
+    let free = decided(there("10.9.0.0/24"));
+    assert_eq!((free.changes.len(), free.blocked.len()), (1, 0), "{free:#?}");
+    for (range, said) in
+        [(there("10.1.0.0/25"), "a subnet of Neutron, pool vm"), (SeenSubnet::Missing, "has no subnet")]
+    {
+        let plan = decided(range);
+        assert_eq!((plan.changes.len(), plan.blocked.len()), (0, 1), "{plan:#?}");
+        assert!(plan.blocked[0].reason.to_string().contains(said), "{:?}", plan.blocked);
+    }
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::api::{Id, NeutronError};
+use super::api::{Address, Id, NeutronError};
 
 pub use keep::{Kept, keep_pairs};
 
@@ -38,6 +38,9 @@ pub struct GuardedPort {
     pub device_owner: String,
     /// Its hardware address.
     pub mac_address: String,
+    /// Its own addresses.
+    #[serde(default)]
+    pub fixed_ips: Vec<Address>,
     /// Its pairs, in their order.
     #[serde(default, rename = "allowed_address_pairs")]
     pub pairs: Vec<Pair>,
@@ -114,7 +117,7 @@ impl Pair {
     pub fn own_range(&self, port_mac: &str) -> Option<IpNet> {
         let is_own = self.mac_address.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(port_mac));
         let range = self.ip_address.parse().or_else(|_| self.ip_address.parse::<IpAddr>().map(IpNet::from));
-        range.ok().filter(|_| is_own)
+        range.ok().filter(|_| is_own).map(|range: IpNet| range.trunc())
     }
 }
 

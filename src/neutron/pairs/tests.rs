@@ -24,6 +24,7 @@ fn port(pairs: Vec<Pair>) -> GuardedPort {
         device_id: String::new(),
         device_owner: "compute:nova".to_owned(),
         mac_address: MAC.to_owned(),
+        fixed_ips: Vec::new(),
         pairs,
         revision: 1,
         security: PortSecurity::On,

@@ -9,7 +9,7 @@ use super::{LbPlan, blocked, hidden};
 use crate::check::{self, NeutronTrouble};
 use crate::claims::Claims;
 use crate::desired::{AddressPoolsAsked, Desired, WantedAddressPool};
-use crate::lbipam::{AddressPoolApi, AddressPoolManifest, LbRules, Translation};
+use crate::lbipam::{AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector};
 use crate::model::{AddressPoolName, Hazard, OWNER_LABEL, ObjectVersion};
 use crate::net::{Range, RangeIndex};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
@@ -180,11 +180,20 @@ impl Users {
             Some(LbObstacle::InUse(range, user.0, user.1.clone()))
         };
         let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
-        let is_more = further.peek().is_some();
+        let is_more = further.peek().is_some() || seen.is_none_or(|seen| gives_more(&wanted.spec, &seen.manifest.spec));
         match (further.find_map(used), &self.unknown) {
             (Some(obstacle), _) => Err(obstacle),
             (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
             (None, _) => Ok(()),
         }
     }
+}
+
+/// Whether other Services may get addresses of the same ranges, or the same ones others.
+fn gives_more(wanted: &AddressPoolSpec, seen: &AddressPoolSpec) -> bool {
+    let whom = |spec: &AddressPoolSpec| {
+        let selector = spec.service_selector.as_ref().map(WrittenSelector::selector).transpose();
+        (selector.unwrap_or_default().unwrap_or_default(), spec.first_last())
+    };
+    !wanted.disabled && (seen.disabled || whom(wanted) != whom(seen))
 }

@@ -5,14 +5,15 @@ use std::net::IpAddr;
 
 use super::super::change::{Change, Target};
 use super::change::{ServiceAction, ServiceChange, annotation_value};
-use super::obstacle::LbObstacle;
+use super::obstacle::{AddressUser, LbObstacle};
 use super::world::World;
 use super::{LbPlan, blocked, hidden};
+use crate::check::{self, NeutronTrouble};
 use crate::desired::{Desired, ServicePin};
 use crate::lbipam::{
     ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts, may_share,
 };
-use crate::model::{Finding, Hazard, ObjectRef, Rule, ServiceName, Severity};
+use crate::model::{Finding, Hazard, ObjectRef, PoolName, Rule, ServiceName, Severity};
 use crate::net::Range;
 use crate::observed::{Observed, ObservedKind};
 use crate::plan::{Blocked, BlockedReason};
@@ -22,7 +23,15 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
         return;
     }
     let pools = pools_in_use(world);
-    let mut pinning = Pinning { world, pools, holders: BTreeMap::new(), pinned: BTreeMap::new() };
+    let subnets = check::neutron_ranges(desired, observed).map(|(pool, range)| (pool.name.clone(), range.range()));
+    let mut pinning = Pinning {
+        world,
+        pools,
+        subnets: subnets.collect(),
+        unknown: check::neutron_trouble(desired, observed),
+        holders: BTreeMap::new(),
+        pinned: BTreeMap::new(),
+    };
     for service in world.services.values() {
         service.ingress.iter().for_each(|address| pinning.holders.entry(*address).or_default().push(service));
     }
@@ -71,6 +80,10 @@ fn pools_in_use(world: &World) -> Vec<AddressPool> {
 struct Pinning<'p> {
     world: &'p World,
     pools: Vec<AddressPool>,
+    /// Subnets of Neutron, whose addresses ports get.
+    subnets: Vec<(PoolName, Range)>,
+    /// Why one of them is not known.
+    unknown: Option<NeutronTrouble>,
     /// Services by the addresses that they have.
     holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     /// Services by the addresses that they are pinned to, by name.
@@ -115,6 +128,14 @@ impl Pinning<'_> {
         let outside = addresses.iter().find(|address| !self.gives(**address, service));
         if let Some(address) = outside {
             return Some(LbObstacle::OutsidePools(*address));
+        }
+        if let Some(trouble) = &self.unknown {
+            return Some(LbObstacle::NeutronUnknown(trouble.clone()));
+        }
+        for address in addresses.iter().copied().map(Range::from) {
+            if let Some((pool, subnet)) = self.subnets.iter().find(|(_, subnet)| subnet.overlaps(&address)) {
+                return Some(LbObstacle::InUse(address, *subnet, AddressUser::NeutronPool(pool.clone())));
+            }
         }
         addresses.iter().find_map(|address| Some(LbObstacle::HeldBy(*address, self.holder(*address, pin, service)?)))
     }

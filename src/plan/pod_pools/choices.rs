@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use crate::check;
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Hazard, NodeName, PoolName};
 use crate::observed::{DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource};
@@ -18,12 +19,17 @@ const LONGEST: usize = 253;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
     let ties = ties(desired, observed);
+    let unknown = check::neutron_trouble(desired, observed);
     for pool in desired.pools.values().filter(|pool| pool.state == PoolState::Active) {
         let name = name_of(pool);
         let is_blocked = plan.blocked.iter().any(|blocked| blocked.target == Target::PodPool(pool.name.to_string()));
         let wanted = match is_blocked {
             true => Err(BlockedReason::ChosenPoolBlocked(pool.name.clone())),
             false => wanted(pool, &name, &ties, desired, observed),
+        };
+        let wanted = match (wanted, &unknown) {
+            (Ok(Some(_)), Some(trouble)) => Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone()))),
+            (wanted, _) => wanted,
         };
         match wanted {
             Ok(Some(change)) => plan.changes.push(change),

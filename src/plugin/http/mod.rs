@@ -68,22 +68,8 @@ impl Neutron for HttpNeutron {
         let owner = owner.map(Owner::as_str);
         let filters = [("name", *name), ("device_id", *device), ("device_owner", owner), ("mac_address", *mac)];
         let filters = filters.into_iter().filter_map(|(key, value)| Some((key, value?.to_owned())));
-        let mut query: Vec<(&str, String)> = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
-        query.push(("limit", PAGE.to_string()));
-        let mut ports: Vec<Port> = Vec::new();
-        for _ in 0..PAGES {
-            let mut page = query.clone();
-            page.extend(ports.last().map(|last| ("marker", last.id.to_string())));
-            let answer = self.ask("/v2.0/ports", &Question::Get(&page))?;
-            let has_more = answer["ports_links"].as_array().into_iter().flatten().any(|link| link["rel"] == "next");
-            let listed: Vec<Port> = object(answer, "ports")?;
-            let is_last = listed.is_empty() || !has_more;
-            ports.extend(listed);
-            if is_last {
-                return Ok(ports);
-            }
-        }
-        Err(nonsense(&"a list without an end"))
+        let query = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
+        self.pages(query, |port: &Port| &port.id)
     }
 
     fn delete_port(&self, id: &Id) -> Result<(), NeutronError> {
@@ -112,6 +98,29 @@ struct Lately {
 }
 
 impl HttpNeutron {
+    /// All ports of a list, page by page.
+    fn pages<T: DeserializeOwned>(
+        &self,
+        mut query: Vec<(&str, String)>,
+        id: impl Fn(&T) -> &Id,
+    ) -> Result<Vec<T>, NeutronError> {
+        query.push(("limit", PAGE.to_string()));
+        let mut ports: Vec<T> = Vec::new();
+        for _ in 0..PAGES {
+            let mut page = query.clone();
+            page.extend(ports.last().map(|last| ("marker", id(last).to_string())));
+            let answer = self.ask("/v2.0/ports", &Question::Get(&page))?;
+            let has_more = answer["ports_links"].as_array().into_iter().flatten().any(|link| link["rel"] == "next");
+            let listed: Vec<T> = object(answer, "ports")?;
+            let is_last = listed.is_empty() || !has_more;
+            ports.extend(listed);
+            if is_last {
+                return Ok(ports);
+            }
+        }
+        Err(nonsense(&"a list without an end"))
+    }
+
     /// What Neutron said of a subnet or a network lately.
     fn lately<T: DeserializeOwned>(&self, kind: &str, id: &Id) -> Result<T, NeutronError> {
         // Another cloud may have something else of this id.

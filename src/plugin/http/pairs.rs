@@ -1,5 +1,7 @@
 //! The pairs of a port at Neutron, and how ports of VMs are found.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::HttpNeutron;
@@ -8,12 +10,13 @@ use super::objects::object;
 use crate::neutron::{GuardedPort, GuardedPorts, Id, NeutronError, Pair};
 
 /// What is read of a port.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "id",
     "network_id",
     "device_id",
     "device_owner",
     "mac_address",
+    "fixed_ips",
     "allowed_address_pairs",
     "revision_number",
     "port_security_enabled",
@@ -34,25 +37,29 @@ impl GuardedPorts for HttpNeutron {
 impl HttpNeutron {
     /// The ports with this hardware address, one for each network at most; letter by letter, which databases do not compare.
     pub(in crate::plugin) fn guarded_ports_with_mac(&self, mac: &str) -> Result<Vec<GuardedPort>, NeutronError> {
-        let mut ports = self.guarded_ports(("mac_address", mac))?;
+        let mut ports = self.guarded_ports(vec![("mac_address", mac.to_owned())])?;
         ports.retain(|port| port.mac_address.eq_ignore_ascii_case(mac));
         Ok(ports)
     }
 
-    /// The ports of a VM; letter by letter, too.
+    /// The ports of some VMs, by VM; letter by letter, too. So many at a time that the question stays short.
     ///
     /// # Errors
     /// Neutron's no.
-    pub fn ports_of_vm(&self, vm: &Id) -> Result<Vec<GuardedPort>, NeutronError> {
-        let vm = vm.to_string();
-        let mut ports = self.guarded_ports(("device_id", &vm))?;
-        ports.retain(|port| port.device_id == vm);
-        Ok(ports)
+    pub fn ports_of_vms(&self, vms: &[Id]) -> Result<BTreeMap<Id, Vec<GuardedPort>>, NeutronError> {
+        let mut of_vms: BTreeMap<Id, Vec<GuardedPort>> = vms.iter().map(|vm| (vm.clone(), Vec::new())).collect();
+        let wanted: Vec<_> = vms.iter().map(|vm| ("device_id", vm.to_string())).collect();
+        for port in self.guarded_ports(wanted)? {
+            let vm = port.device_id.parse().ok().filter(|vm: &Id| vm.to_string() == port.device_id);
+            if let Some(ports) = vm.and_then(|vm| of_vms.get_mut(&vm)) {
+                ports.push(port);
+            }
+        }
+        Ok(of_vms)
     }
 
-    fn guarded_ports(&self, (key, value): (&str, &str)) -> Result<Vec<GuardedPort>, NeutronError> {
-        let mut query = vec![(key, value.to_owned())];
+    fn guarded_ports(&self, mut query: Vec<(&str, String)>) -> Result<Vec<GuardedPort>, NeutronError> {
         query.extend(FIELDS.map(|field| ("fields", field.to_owned())));
-        object(self.ask("/v2.0/ports", &Question::Get(&query))?, "ports")
+        self.pages(query, |port: &GuardedPort| &port.id)
     }
 }

@@ -10,7 +10,7 @@ use super::{News, OnNews, Planned, Waiting, Work};
 use crate::apply::{Event, Outcome};
 use crate::cluster::{Cluster, ClusterError, Follow, Snapshot};
 use crate::observed::Observed;
-use crate::plan::{Change, Plan, Sequence, Unattended, unattended};
+use crate::plan::{BlockedReason, Change, Plan, Sequence, Unattended, unattended};
 use crate::run::{
     Applied, BATCH, Job, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan, take,
 };
@@ -20,6 +20,9 @@ const WORTH_TELLING: Duration = Duration::from_secs(8);
 
 /// How long a lock that somebody holds is left alone.
 const LOCKED: Duration = Duration::from_secs(2);
+
+/// How long it is until Neutron is asked again that did not tell of a subnet, for which nodes wait.
+const UNTOLD: Duration = Duration::from_secs(15);
 
 /// What came of changes.
 pub(super) struct Tried {
@@ -33,6 +36,10 @@ pub(super) struct Tried {
 /// The shortest of these, as far as they are known.
 fn earliest(times: impl IntoIterator<Item = Option<Duration>>) -> Option<Duration> {
     times.into_iter().flatten().min()
+}
+
+fn waits_for_neutron(plan: &Plan) -> bool {
+    plan.blocked.iter().any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)))
 }
 
 impl<C: Follow> Work<'_, C> {
@@ -52,6 +59,7 @@ impl<C: Follow> Work<'_, C> {
         self.restraint.prune(Instant::now());
         let known = Known::after(&plan, &loaded, &observed, self.interval);
         let (ready, due) = self.restrained(parted.applied);
+        let due = earliest([due, waits_for_neutron(&plan).then_some(UNTOLD)]);
         let (new, others): (Vec<Change>, Vec<Change>) = ready.into_iter().partition(Change::gives_to_a_new_node);
         // With nothing to write it still puts claims to rest that nobody has any more.
         let tried = self.apply(snapshot, &job, observed, new, LostRaces::Left, on_news).await?;

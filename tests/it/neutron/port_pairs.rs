@@ -9,6 +9,7 @@ use crate::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool};
 
 const VM: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const FULL_VM: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
+const NEW_VM: &str = "33333333-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 const APPLY: [&str; 2] = ["apply", "--auto-approve"];
 
@@ -81,6 +82,7 @@ fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
     nobody_who_did_not_ask_is_helped(&stack, &vms);
     planned_applied_and_taken_back(&stack, &vms);
     somebody_else_writes_meanwhile(&stack, &vms);
+    a_node_that_joins(&stack, &network);
     a_port_that_is_full(&stack, &network);
     assert_eq!((pairs(&stack, &others).len(), pairs(&stack, &open).len()), (0, 0), "neither is a VM's guarded port");
     a_port_that_goes_meanwhile(&stack, &vms);
@@ -114,6 +116,10 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     run(&folder, &["apply", "--auto-approve", "--undo-out", "undo.json"]).expect(0);
     assert_eq!(pairs(stack, port), ["10.20.0.0/24", "10.20.8.0/24", "10.21.0.0/16", "203.0.113.9"]);
     assert!(changes(&folder).is_empty(), "nothing is left to do");
+    stack.neutron().stop();
+    let stale = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
+    assert!(stale.contains("nobody knows what it is like"), "what is not seen is not gone: {stale}");
+    stack.neutron().start().unwrap();
     run(&folder, &["apply", "undo.json"]).expect(0);
     assert_eq!(pairs(stack, port), was);
 }
@@ -129,6 +135,17 @@ fn somebody_else_writes_meanwhile(stack: &OpenStack, port: &str) {
     assert_eq!(stack.neutron().faults().count("PUT", "/v2.0/ports"), 2, "one that lost a race is planned again");
     let now = pairs(stack, port);
     assert!(now.contains(&"198.51.100.7".to_owned()) && now.contains(&"10.20.0.0/24".to_owned()), "{now:?}");
+}
+
+/// Its block and its pair come with one apply.
+fn a_node_that_joins(stack: &OpenStack, network: &str) {
+    let of_vm = port(stack, network, "compute:nova", NEW_VM, &json!({}));
+    let joins = node("n9", "a", &format!("\"providerID\":\"openstack:///{NEW_VM}\""));
+    let folder = person(stack, &[joins], POLICY);
+    let told = run(&folder, &APPLY).expect(0).all();
+    assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"], "{told}");
+    assert!(told.contains("+10.20.0.0/24"), "{told}");
+    assert!(changes(&folder).is_empty());
 }
 
 fn a_port_that_is_full(stack: &OpenStack, network: &str) {

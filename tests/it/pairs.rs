@@ -1,0 +1,183 @@
+//! What VMs' ports let out, by what was seen of nodes and ports: what is ours to let out and to take back, and that doubt changes nothing.
+
+use std::collections::BTreeSet;
+use std::slice;
+
+use cilium_ipam::model::{Hazard, Severity};
+use cilium_ipam::neutron::{GuardedPort, Id};
+use cilium_ipam::observed::Observed;
+use cilium_ipam::plan::{Change, Plan, PortChange};
+use serde_json::{Value, json};
+
+use super::subnets::{NETWORK, OTHER, SUBNET as VM, finding, observed, of_nodes, planned};
+use super::support::{holds, node};
+
+const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
+
+/// A VM's port that lets these ranges out.
+fn port(pairs: &[&str]) -> GuardedPort {
+    port_at(OTHER, "192.0.2.7", pairs)
+}
+
+fn port_at(id: &str, address: &str, pairs: &[&str]) -> GuardedPort {
+    let pairs: Vec<Value> =
+        pairs.iter().map(|range| json!({"ip_address": range, "mac_address": "fa:16:3e:00:00:09"})).collect();
+    let port = json!({
+        "id": id, "network_id": NETWORK, "device_id": VM, "device_owner": "compute:nova",
+        "mac_address": "FA:16:3e:00:00:09", "fixed_ips": [{"subnet_id": NETWORK, "ip_address": address}],
+        "allowed_address_pairs": pairs, "revision_number": 7, "port_security_enabled": true,
+    });
+    serde_json::from_value(port).unwrap()
+}
+
+fn vm(name: &str, block: &str) -> String {
+    let block = if block.is_empty() { String::new() } else { format!(",{}", holds(block)) };
+    node(name, "a", &format!("\"providerID\":\"openstack://RegionOne/{VM}\"{block}"))
+}
+
+fn seen(nodes: &[String], ports: Vec<GuardedPort>) -> Observed {
+    let mut seen = observed(nodes, &[]);
+    seen.ports = Some([(VM.parse().unwrap(), Ok(ports))].into());
+    seen
+}
+
+fn documents(pool: &str) -> [String; 2] {
+    [pool.to_owned(), PAIRS.to_owned()]
+}
+
+fn rack() -> [String; 2] {
+    documents(&of_nodes("10.20.0.0/16"))
+}
+
+fn ports<'p>(plan: &'p Plan) -> Vec<&'p PortChange> {
+    let of_port = |change: &'p Change| match change {
+        Change::Port(change) => Some(&**change),
+        _ => None,
+    };
+    plan.changes.iter().filter_map(of_port).collect()
+}
+
+fn texts<T: ToString>(ranges: &BTreeSet<T>) -> Vec<String> {
+    ranges.iter().map(ToString::to_string).collect()
+}
+
+/// What comes and what goes, at the only port that changes.
+#[track_caller]
+fn change(plan: &Plan) -> (Vec<String>, Vec<String>) {
+    let [change] = ports(plan)[..] else { panic!("{plan:#?}") };
+    (texts(&change.added), texts(&change.removed))
+}
+
+#[test]
+fn ports_let_out_what_their_node_holds_and_take_back_blocks_of_the_pools() {
+    let node = vm("n", "10.20.7.0/24");
+    let mut unseen = seen(slice::from_ref(&node), vec![]);
+    unseen.ports = None;
+    let plan = planned(&rack(), &unseen);
+    assert_eq!((plan.changes.len(), finding(&plan, "address-pairs-unseen").severity), (0, Severity::Info));
+    unseen.ports = Some([(VM.parse::<Id>().unwrap(), Err("no answer in time".to_owned()))].into());
+    let plan = planned(&rack(), &unseen);
+    assert!(plan.changes.is_empty() && finding(&plan, "address-pairs-unread").message.contains("no answer"));
+    // A wider range than a pool, another network, single addresses, and what is missing.
+    let theirs = ["10.0.0.0/8", "10.20.0.0/16", "203.0.113.9", "10.20.6.1", "10.20.6.128/25"];
+    let plan = planned(&rack(), &seen(slice::from_ref(&node), vec![port(&[&theirs[..], &["10.20.9.0/24"]].concat())]));
+    assert_eq!(change(&plan), (vec!["10.20.7.0/24".to_owned()], vec!["10.20.9.0/24".to_owned()]));
+    let of_port = ports(&plan)[0];
+    assert_eq!((of_port.revision, of_port.pairs.len(), of_port.hazard()), (7, 6, Hazard::Disruptive));
+    assert!(
+        planned(&rack(), &seen(slice::from_ref(&node), vec![port(&["10.20.7.0/24", "203.0.113.9"])]))
+            .changes
+            .is_empty()
+    );
+    // As somebody else may write it.
+    assert!(planned(&rack(), &seen(&[node], vec![port(&["10.20.7.5/24"])])).changes.is_empty());
+    let of_another_cloud =
+        super::support::node("n", "a", &format!("\"providerID\":\"aws:///eu/i-1\",{}", holds("10.20.7.0/24")));
+    let plan = planned(&rack(), &seen(&[of_another_cloud], vec![]));
+    assert!(plan.changes.is_empty() && finding(&plan, "address-pairs-no-vm").message.contains("`n`"));
+}
+
+#[test]
+fn what_others_have_in_a_pool_stays() {
+    let pool =
+        super::support::pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24, reserved: [10.20.255.0/24, 10.20.254.9]}");
+    let policy = PAIRS.replace("spec: {", "spec: {excluded: [10.20.200.0/24], ");
+    let balancer = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb","uid":"u","resourceVersion":"3"},"spec":{"blocks":[{"cidr":"10.20.100.0/26"}]}}"#;
+    let theirs = ["10.20.255.0/24", "10.20.254.0/24", "10.20.100.0/24", "10.20.200.0/24", "10.20.7.0/24"];
+    let items = [vm("n", "10.20.7.0/24"), balancer.to_owned()];
+    let plan = planned(&[pool, policy], &seen(&items, vec![port(&theirs)]));
+    assert!(ports(&plan).is_empty(), "{plan:#?}");
+}
+
+#[test]
+fn nothing_is_taken_back_where_something_cannot_be_read() {
+    let unreadable = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"n"},"spec":{"ipam":{"podCIDRs":["10.20.7.0/24","nonsense"]}}}"#;
+    let stale = || vec![port(&["10.20.9.0/24"])];
+    let plan = planned(&rack(), &seen(&[unreadable.to_owned(), vm("n", "10.20.7.0/24")], stale()));
+    assert_eq!(change(&plan), (vec!["10.20.7.0/24".to_owned()], vec![]));
+    assert!(finding(&plan, "address-pairs-node-unread").message.contains("nonsense"));
+    let mut without_settings = seen(&[vm("n", "10.20.7.0/24")], stale());
+    without_settings.cilium = Observed::default().cilium;
+    let plan = planned(&rack(), &without_settings);
+    assert!(ports(&plan).is_empty() && finding(&plan, "address-pairs-homes-unknown").severity == Severity::Error);
+}
+
+#[test]
+fn two_nodes_that_are_the_same_vm_are_left_alone() {
+    let nodes = [vm("old", "10.20.0.0/24"), vm("new", "10.20.1.0/24")];
+    let plan = planned(&rack(), &seen(&nodes, vec![port(&["10.20.0.0/24"])]));
+    assert!(ports(&plan).is_empty(), "{plan:#?}");
+    assert!(finding(&plan, "address-pairs-vm-twice").message.contains("`new`, `old`"));
+}
+
+#[test]
+fn nobody_opens_a_port_by_writing_a_block_to_a_node() {
+    for (block, said) in [
+        ("10.99.0.0/24", "no pool of the files"),
+        ("10.20.8.0/24", "node `other` shows it, too"),
+        ("10.20.100.0/24", "something else than nodes"),
+    ] {
+        let balancer = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb","uid":"u","resourceVersion":"3"},"spec":{"blocks":[{"cidr":"10.20.100.0/26"}]}}"#;
+        let other = node("other", "a", &holds("10.20.8.0/24"));
+        let items = [vm("n", block), other, balancer.to_owned()];
+        let plan = planned(&rack(), &seen(&items, vec![port(&[])]));
+        assert!(ports(&plan).is_empty(), "{plan:#?}");
+        assert!(finding(&plan, "address-pairs-not-ours").message.contains(said), "{plan:#?}");
+        // What somebody let out already stays: its Pods may live there.
+        assert!(ports(&planned(&rack(), &seen(&items, vec![port(&[block])]))).is_empty());
+    }
+    let annotated = vm("n", "")
+        .replace("\"uid\"", "\"annotations\":{\"network.cilium.io/ipv4-pod-cidr\":\"10.20.9.0/24\"},\"uid\"");
+    let plan = planned(
+        &documents(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {name: rack}\nspec: {cidrs: [10.20.0.0/16], blockSize: 24, disabled: true, nodeSelector: {matchLabels: {rack: b}}}\n",
+        ),
+        &seen(&[annotated], vec![port(&["10.20.9.0/24"])]),
+    );
+    assert!(ports(&plan).is_empty(), "what nobody reads is neither let out nor taken back: {plan:#?}");
+}
+
+#[test]
+fn what_the_same_plan_gives_is_let_out() {
+    let plan = planned(&rack(), &seen(&[vm("n", "")], vec![port(&[])]));
+    assert_eq!(change(&plan), (vec!["10.20.0.0/24".to_owned()], vec![]));
+    assert!(matches!(plan.changes[..], [Change::Node(_), Change::Port(_)]), "{plan:#?}");
+}
+
+#[test]
+fn of_several_ports_the_nodes_own_one_changes() {
+    let third = "3d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
+    let both = || vec![port_at(OTHER, "192.0.2.7", &[]), port_at(third, "198.51.100.7", &[])];
+    let addressed = |address: &str| {
+        let status =
+            format!("\"status\":{{\"addresses\":[{{\"type\":\"InternalIP\",\"address\":\"{address}\"}}]}},\"spec\"");
+        vm("n", "10.20.7.0/24").replace("\"spec\"", &status)
+    };
+    let plan = planned(&rack(), &seen(&[addressed("198.51.100.7")], both()));
+    assert_eq!(ports(&plan).iter().map(|change| change.port.to_string()).collect::<Vec<_>>(), [third]);
+    for (node, ports_seen) in [(addressed("203.0.113.1"), both()), (vm("n", "10.20.7.0/24"), vec![])] {
+        let plan = planned(&rack(), &seen(&[node], ports_seen));
+        assert!(ports(&plan).is_empty(), "{plan:#?}");
+        assert!(finding(&plan, "address-pairs-no-port").message.contains(VM));
+    }
+}
