@@ -21,7 +21,7 @@ pub use clouds::{Access, Cloud, CloudsFault, Named, Project, Trust};
 pub use identity::{Identity, Owner, RunId};
 pub use life::{Beginnings, Boot, Life, Netns, Remembered, Suspects, Trace};
 pub use pairs::{GuardedPort, GuardedPorts, Kept as KeptPairs, Pair, PairsChange, PortSecurity, keep_pairs};
-pub use settings::{Chores, GuardedInterface, PairsChore, RouteMtu, Settings, Source, Wish};
+pub use settings::{Chores, GuardedInterface, PairsChore, RouteMtu, STATE_DIRECTORY, Settings, Source, Wish};
 pub(crate) use settings::{invalid, shown};
 pub(crate) use verbs::answered;
 pub use verbs::{Added, Collected, Patience, Verdict, add, check, collect_garbage, delete, outcome};

@@ -33,6 +33,12 @@ impl Pool {
         Pool { folder: state.join("pool").join(network_name) }
     }
 
+    /// Those of all networks that have one, or had.
+    pub(super) fn names(state: &Path) -> Vec<String> {
+        let folders = listed(&state.join("pool")).unwrap_or_default();
+        folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
+    }
+
     /// Whether there is one, or was.
     pub(super) fn is_there(&self) -> bool {
         self.folder.is_dir()

@@ -28,8 +28,6 @@ pub struct Pair {
 pub struct GuardedPort {
     /// Its id.
     pub id: Id,
-    /// Its network.
-    pub network_id: Id,
     /// The VM, as Nova names it.
     #[serde(default)]
     pub device_id: String,

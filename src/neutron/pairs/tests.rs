@@ -19,7 +19,6 @@ fn pair(address: &str, mac: &str) -> Pair {
 fn port(pairs: Vec<Pair>) -> GuardedPort {
     let id: Id = ID.parse().unwrap();
     GuardedPort {
-        network_id: id.clone(),
         id,
         device_id: String::new(),
         device_owner: "compute:nova".to_owned(),

@@ -22,7 +22,8 @@ pub use chores::{Chores, GuardedInterface, PairsChore};
 pub use wish::{RouteMtu, Wish};
 
 /// Where tokens and locks are kept unless the configuration says otherwise.
-const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
+/// Where plugin and daemon keep what they keep, unless a network says otherwise.
+pub const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
 
 /// How long a request may take unless the configuration says otherwise. Kubelet gives up after two minutes.
 const DEADLINE: Duration = Duration::from_secs(30);

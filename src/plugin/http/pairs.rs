@@ -10,9 +10,8 @@ use super::objects::object;
 use crate::neutron::{GuardedPort, GuardedPorts, Id, NeutronError, Pair};
 
 /// What is read of a port.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 8] = [
     "id",
-    "network_id",
     "device_id",
     "device_owner",
     "mac_address",

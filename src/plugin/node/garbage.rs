@@ -14,6 +14,9 @@ use crate::neutron::{Beginnings, Id, Life, Neutron, Owner, Port, Remembered};
 /// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is tried again.
 const FOR_LOCK: Duration = Duration::from_secs(2);
 
+/// Ports that are deleted while nobody else may add or delete.
+const AT_ONCE: usize = 4;
+
 /// What the node knows at a moment.
 struct Known {
     remembered: Remembered,
@@ -62,9 +65,12 @@ pub(super) fn collect(
     if ripe.is_empty() {
         return Ok(());
     }
-    let Ok(_lock) = look.place.lock_all(look.until.min(Instant::now() + FOR_LOCK)) else { return Ok(()) };
-    for one in look_again()?.into_iter().filter(|one| ripe.contains(one.id())) {
-        remove(look, &one)?;
+    let ripe: Vec<Id> = ripe.into_iter().collect();
+    for some in ripe.chunks(AT_ONCE) {
+        let Ok(_lock) = look.place.lock_all(look.until.min(Instant::now() + FOR_LOCK)) else { return Ok(()) };
+        for one in look_again()?.into_iter().filter(|one| some.contains(one.id())) {
+            remove(look, &one)?;
+        }
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use self::arguments::{Arguments, HELP, Request, Rounds};
 use self::network::Memory;
-use self::networks::networks;
+use self::networks::{forsaken, networks};
 use crate::neutron::cni::CniError;
 
 /// A request that cannot be understood.
@@ -96,7 +96,7 @@ impl Daemon {
                 faults.insert("networks".to_owned(), fault);
             }
             Ok(networks) => {
-                for (name, settings) in networks {
+                for (name, settings) in forsaken(&networks).into_iter().chain(networks) {
                     let memory = self.memories.entry(name.clone()).or_default();
                     let kept = settings.and_then(|settings| memory.keep(&settings, &self.arguments, self.began));
                     faults.extend(kept.err().map(|fault| (name, fault)));

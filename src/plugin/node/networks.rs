@@ -1,14 +1,15 @@
 //! The networks of a node whose addresses are Neutron's: found where runtimes find them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::neutron::Settings;
 use crate::neutron::cni::{CniError, ErrorCode};
+use crate::neutron::{STATE_DIRECTORY, Settings};
 use crate::plugin::files::{self, read_small};
+use crate::plugin::pool::Pool;
 
 /// How the names of configurations end (libcni).
 const ENDS: [&str; 3] = ["conf", "conflist", "json"];
@@ -45,6 +46,26 @@ pub(super) fn networks(folder: &Path) -> Result<Networks, CniError> {
     Ok(networks)
 }
 
+/// Warm pools of networks that nobody configures any more, and how many ports they have: nobody else looks after these. With a file that cannot be
+/// read, nobody knows which they are.
+pub(super) fn forsaken(networks: &Networks) -> Networks {
+    let known: Option<Vec<&Settings>> = networks.values().map(|read| read.as_ref().ok()).collect();
+    let Some(known) = known else { return Networks::new() };
+    let mut states: BTreeSet<&Path> = known.iter().map(|settings| settings.state.as_path()).collect();
+    states.insert(Path::new(STATE_DIRECTORY));
+    let pools = states.into_iter().flat_map(|state| Pool::names(state).into_iter().map(move |name| (state, name)));
+    let forsaken = pools.filter(|(state, name)| {
+        !known.iter().any(|settings| settings.state == **state && settings.network_name == *name)
+    });
+    let told = forsaken.filter_map(|(state, name)| {
+        let count = Pool::of(state, &name).ports().ok()?.all().count();
+        let message = format!("no configuration names this network, and its warm pool has {count} ports");
+        let details = "bring it back with `\"warmPool\": {\"free\": 0}` until nothing is left of it";
+        (count > 0).then(|| (name, Err(CniError::new(ErrorCode::InvalidConfiguration, message, details))))
+    });
+    told.collect()
+}
+
 fn of_file(path: &Path) -> Networks {
     let text = match read_small(path) {
         Ok(text) => text,
@@ -78,6 +99,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::neutron::cni::Arguments;
+    use crate::neutron::{MadeFor, PooledPort};
 
     #[test]
     fn lists_and_single_plugins_are_read_and_others_left_alone() {
@@ -97,5 +120,28 @@ mod tests {
         let mut expected = vec![("one", true), ("two", true), (five.as_str(), false)];
         expected.sort_unstable();
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_pool_of_no_network_is_told_while_it_has_ports() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let id = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+        let ipam = json!({"type": "cni-ipam-neutron", "networks": [id], "cloud": "c", "stateDirectory": state.path()});
+        let one = json!({"cniVersion": "1.1.0", "name": "one", "type": "ptp", "ipam": ipam});
+        let write = |name: &str, value: &Value| fs::write(folder.path().join(name), value.to_string()).unwrap();
+        write("1.conf", &one);
+        let settings = Settings::read(one.to_string().as_bytes()).unwrap();
+        let port = serde_json::from_value(json!({"id": id, "network_id": id})).unwrap();
+        let made_for = MadeFor::of(&settings.wish(&Arguments::default()).unwrap());
+        let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
+        let told = || forsaken(&networks(folder.path()).unwrap()).into_keys().collect::<Vec<_>>();
+        pools.iter().for_each(|pool| pool.lay_out().unwrap());
+        assert_eq!(told(), [""; 0]);
+        let pooled = PooledPort { port, made_for };
+        pools.iter().for_each(|pool| pool.made("p", &pooled).and_then(|()| pool.put("p", &pooled.port.id)).unwrap());
+        assert_eq!(told(), ["gone"]);
+        fs::write(folder.path().join("2.conf"), json!({"plugins": [{"ipam": {"type": "ipam-neutron"}}]}).to_string())
+            .unwrap();
+        assert_eq!(told(), [""; 0], "the file that cannot be understood may be its");
     }
 }
