@@ -28,6 +28,7 @@ mod prometheus;
 mod random;
 mod relay;
 mod routers;
+mod tls;
 mod vm;
 mod wait;
 
@@ -47,4 +48,5 @@ pub use programs::{CiliumVersion, CniPlugin, Program, Programs, build};
 pub use prometheus::Prometheus;
 pub use random::{Random, fresh_seed};
 pub use routers::exchange;
+pub use tls::TlsFront;
 pub use wait::wait_until;

@@ -60,6 +60,8 @@ pub struct Options {
     pub database: Database,
     /// How many `allowed_address_pairs` a port may have.
     pub max_allowed_address_pair: u32,
+    /// How many objects a page of a list has at most; without it, as many as are asked for.
+    pub largest_page: Option<u32>,
     /// For how long a token is good, in whole seconds. 2 are too few: Neutron itself logs in with such a token, too.
     pub token_lifetime: Duration,
     /// Whom the catalog's internal interface of Neutron is for.
@@ -70,7 +72,8 @@ impl Default for Options {
     /// SQLite, and what Neutron and Keystone do when nobody says otherwise.
     fn default() -> Self {
         let (database, internal) = (Database::Sqlite, Internal::Machine);
-        Self { database, max_allowed_address_pair: 10, token_lifetime: Duration::from_secs(3600), internal }
+        let token_lifetime = Duration::from_secs(3600);
+        Self { database, max_allowed_address_pair: 10, largest_page: None, token_lifetime, internal }
     }
 }
 
@@ -204,6 +207,7 @@ impl Sources {
             keystone: &format!("{}/v3", keystone.direct_url()),
             public_keystone: &format!("{}/v3", keystone.faults().url()),
             max_allowed_address_pair: options.max_allowed_address_pair,
+            largest_page: options.largest_page,
         };
         let neutron = neutron::service(&self.python, folder.path(), workers(options.database), &neutron_config)?;
         keystone::point_catalog(&self.python, &state, options.internal, [&keystone, &neutron])?;

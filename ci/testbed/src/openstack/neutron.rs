@@ -36,19 +36,22 @@ pub(super) struct Config<'a> {
     /// What it tells clients without a token.
     pub(super) public_keystone: &'a str,
     pub(super) max_allowed_address_pair: u32,
+    pub(super) largest_page: Option<u32>,
 }
 
 impl Config<'_> {
     /// `router` is needed by two extensions that ML2 loads, and `openvswitch` by `trunk`. Without `service_type`, application credentials with
     /// access rules are refused whatever the rules say.
     fn text(&self) -> String {
-        let Self { python, state, database, keystone, public_keystone, max_allowed_address_pair } = self;
+        let Self { python, state, database, keystone, public_keystone, max_allowed_address_pair, largest_page } = self;
+        let largest_page = largest_page.map_or_else(|| "-1".to_owned(), |count| count.to_string());
         let (paste, state) = (python.file("etc/neutron/api-paste.ini"), state.display());
         format!(
             "[DEFAULT]\ncore_plugin = ml2\nservice_plugins = router,segments,trunk,qos\nauth_strategy = keystone\n\
              api_paste_config = {paste}\ntransport_url = fake://\nstate_path = {state}\n\
              notify_nova_on_port_status_changes = false\nnotify_nova_on_port_data_changes = false\n\
              dhcp_agent_notification = false\nmax_allowed_address_pair = {max_allowed_address_pair}\n\
+             pagination_max_limit = {largest_page}\n\
              [oslo_messaging_notifications]\ndriver = noop\n\
              [oslo_concurrency]\nlock_path = {state}/lock\n\
              [database]\nconnection = {database}\n\
@@ -116,6 +119,7 @@ fn write_for_tables(python: &Python, folder: &Path, database: &str) -> Result<St
         keystone: nowhere,
         public_keystone: nowhere,
         max_allowed_address_pair: 10,
+        largest_page: None,
     };
     Ok(config.write(folder)?.display().to_string())
 }
