@@ -11,10 +11,13 @@ use super::records::{Held, Kept, Records};
 use super::{kernel_fault, look};
 use crate::neutron::cni::{Attachment, CniError, ErrorCode, Interface};
 use crate::nic::{
-    Given, Link, Mark, NicSettings, NodeRoute, Record, Refusal, Step, Taken, Which, candidates, configure, find,
+    Given, Kind, Link, Mark, NicSettings, NodeRoute, Record, Refusal, Step, Taken, Which, candidates, configure, find,
     find_handed, given, hand_over, is_to_be_had, port_of,
 };
 use crate::plugin::HttpNeutron;
+
+/// NICs that are named at most where none will do.
+const MOST_TOLD: usize = 8;
 
 /// A request for a NIC.
 pub(super) struct Adding<'a> {
@@ -121,7 +124,7 @@ impl Adding<'_> {
                 (Ok(()), None) => {}
             }
         }
-        Err(self.none(&refusals, &records))
+        Err(self.none(&refusals, &records, &links))
     }
 
     /// Whether the NIC is still to be had, and what it was when it was written down: Neutron may have taken its time.
@@ -137,13 +140,13 @@ impl Adding<'_> {
     }
 
     /// None is to be had: why not, and who has some.
-    fn none(&self, refusals: &[Refusal], records: &[Record]) -> CniError {
+    fn none(&self, refusals: &[Refusal], records: &[Record], links: &[Link]) -> CniError {
         let is_any = matches!(self.wanted.selection.which, Which::Any { .. });
         let may_pass = is_any || refusals.iter().all(|refusal| matches!(refusal, Refusal::Taken(..)));
         let code = if may_pass { ErrorCode::TryAgainLater } else { ErrorCode::InvalidConfiguration };
         let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         let message = match why.is_empty() {
-            true => "this node has no such NIC that is free".to_owned(),
+            true => format!("this node has no such NIC that is free; it has {}", these(links)),
             false => format!("no such NIC is free: {}", why.join(", ")),
         };
         let details = match refusals.first() {
@@ -222,6 +225,17 @@ impl Adding<'_> {
 
     fn links_of_pod(&self) -> Result<Vec<Link>, CniError> {
         look::links(&self.pod.netlink).map_err(|why| kernel_fault("the links of the Pod", &why))
+    }
+}
+
+/// What there is to choose from, with what `drivers` would match.
+fn these(links: &[Link]) -> String {
+    let of = |link: &Link| format!("{} ({})", link.name, link.driver.as_deref().unwrap_or("no driver"));
+    let are: Vec<String> = links.iter().filter(|link| !matches!(link.kind, Kind::Other(_))).map(of).collect();
+    match are.len() {
+        0 => "none at all".to_owned(),
+        count if count > MOST_TOLD => format!("{} and {} more", are[..MOST_TOLD].join(", "), count - MOST_TOLD),
+        _ => are.join(", "),
     }
 }
 

@@ -185,9 +185,12 @@ pub enum NeutronError {
     /// The role does not allow it.
     #[error("the role of these credentials does not allow it: {0}")]
     Forbidden(String),
-    /// Neutron does not take the token, not even a new one.
+    /// Neutron does not take the token.
     #[error("Neutron does not accept the token")]
     Unauthorized,
+    /// It does not even take a new one for this.
+    #[error("Neutron does not accept the token for {0}")]
+    UnauthorizedFor(String),
     /// Keystone does not take the credentials.
     #[error("Keystone does not accept the credentials")]
     Refused,
@@ -267,10 +270,9 @@ impl NeutronError {
                 "see the address of Keystone, the region, the interface and the certificates",
             ),
             NeutronError::Forbidden(_) => (ErrorCode::Refused, "give the role what it lacks, or leave that wish out"),
-            NeutronError::Unauthorized => (
-                ErrorCode::Refused,
-                "an application credential with access rules must allow /v2.0/ports and /v2.0/subnets",
-            ),
+            NeutronError::Unauthorized | NeutronError::UnauthorizedFor(_) => {
+                (ErrorCode::Refused, "the access rules of an application credential must allow it, with `*` for ids")
+            }
             NeutronError::Refused => (
                 ErrorCode::Refused,
                 "see user, password, project and domain, or whether the application credential was revoked; \

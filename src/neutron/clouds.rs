@@ -100,6 +100,9 @@ pub enum CloudsFault {
         "`auth_url` (`authUrl`) is no address like https://keystone.example/v3, without a user or a password in it"
     )]
     Address,
+    /// Another way to log in.
+    #[error("`auth_type` is `{0}`, and neither `v3applicationcredential` nor `password`")]
+    Kind(String),
     /// Something lacks.
     #[error("the cloud `{cloud}` has no `{field}`")]
     Lacks {
@@ -117,6 +120,7 @@ struct Written {
 
 #[derive(Deserialize)]
 struct WrittenCloud {
+    auth_type: Option<String>,
     auth: WrittenAuth,
     region_name: Option<String>,
     interface: Option<String>,
@@ -185,7 +189,7 @@ impl Cloud {
         let auth_url = needed(&name, "auth.auth_url", cloud.auth.auth_url.clone())?;
         Ok(Cloud {
             auth_url: versioned(&auth_url)?,
-            access: Access::of(&name, cloud.auth)?,
+            access: Access::of(&name, cloud.auth_type.as_deref(), cloud.auth)?,
             region: cloud.region_name,
             interface: cloud.interface.unwrap_or_else(|| "public".to_owned()),
             certificates: cloud.cacert,
@@ -195,8 +199,16 @@ impl Cloud {
 }
 
 impl Access {
-    fn of(cloud: &str, auth: WrittenAuth) -> Result<Access, CloudsFault> {
-        if let Some(id) = auth.application_credential_id {
+    fn of(cloud: &str, kind: Option<&str>, auth: WrittenAuth) -> Result<Access, CloudsFault> {
+        let has_credential = auth.application_credential_id.is_some();
+        let is_credential = match kind {
+            Some("v3applicationcredential") => true,
+            Some("password" | "v3password") => false,
+            None => has_credential,
+            Some(other) => return Err(CloudsFault::Kind(other.chars().take(64).collect())),
+        };
+        if is_credential {
+            let id = needed(cloud, "auth.application_credential_id", auth.application_credential_id)?;
             let secret = needed(cloud, "auth.application_credential_secret", auth.application_credential_secret)?;
             return Ok(Access::ApplicationCredential { id, secret });
         }

@@ -121,6 +121,9 @@ impl NicSettings {
     /// # Errors
     /// What cannot be used.
     pub fn read(configuration: &Value) -> Result<NicSettings, CniError> {
+        if configuration["ipam"].as_object().is_some_and(|ipam| !ipam.is_empty()) {
+            return Err(invalid("`ipam` is not for this plugin: a NIC has the addresses of its port"));
+        }
         only_known_fields(&configuration[NEUTRON])?;
         let written: Written = part(configuration, "nic")?.ok_or_else(|| invalid("the configuration has no `nic`"))?;
         let routes: Option<Vec<WrittenRoute>> = part(configuration, "routes")?;

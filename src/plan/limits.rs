@@ -266,15 +266,27 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     })
 }
 
+/// Whether a node gets a block of this pool; or of another one, as this one has too little beside the subnet.
+fn gives_instead(change: &NodeChange, pool: &PoolName, desired: &Desired, observed: &Observed) -> bool {
+    let selects = || {
+        let node = observed.nodes.get(&change.node);
+        let labels = node.map(|node| &node.labels);
+        labels.zip(desired.pools.get(pool)).is_some_and(|(labels, pool)| pool.selector.matches(labels))
+    };
+    match change.action {
+        Action::Release => false,
+        Action::Assign => change.pool.as_ref() == Some(pool) || selects(),
+        Action::Update => change.pool.as_ref() == Some(pool),
+    }
+}
+
 /// Pools that give addresses of a subnet of Neutron are refused as those that overlap one another are, but that is known only here.
 fn over_subnets(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Refusal> {
     if desired.neutron_pools.is_empty() {
         return Vec::new();
     }
     let gives = |change: &Change, rival: &NeutronRival<'_>| match (change, rival) {
-        (Change::Node(change), NeutronRival::Pool(name)) => {
-            change.action != Action::Release && change.pool.as_ref() == Some(*name)
-        }
+        (Change::Node(change), NeutronRival::Pool(name)) => gives_instead(change, name, desired, observed),
         (Change::PodPool(change), NeutronRival::Pool(name)) => change.after.is_some() && change.pool == **name,
         (Change::AddressPool(change), NeutronRival::AddressPool(name)) => {
             change.after.is_some() && change.name.as_str() == *name

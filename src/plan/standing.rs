@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::decide::{addresses_in_use, foreign_ranges, plan_newcomers, supply};
 use super::{Blocked, Change, Plan, node_changes};
 use crate::alloc::Supply;
-use crate::check;
+use crate::check::{self, NeutronRival};
 use crate::desired::{Activity, Desired};
 use crate::model::{IpamMode, Limited};
 use crate::net::Range;
@@ -43,7 +43,11 @@ impl Standing {
         let is_limited = desired.policy.limits.keys().any(|limit| limit.limited == Limited::Assign);
         let is_paused = desired.policy.activity == Activity::Paused;
         let is_unread = check::neutron_trouble(desired, observed).is_some();
-        if !is_by_node || is_limited || is_paused || is_unread || !plan.refusals.is_empty() {
+        // What such a pool would give is refused, and what another one would give instead.
+        let has_overlap = check::neutron_overlaps(desired, observed)
+            .iter()
+            .any(|overlap| matches!(overlap.rival, NeutronRival::Pool(_)));
+        if !is_by_node || is_limited || is_paused || is_unread || has_overlap || !plan.refusals.is_empty() {
             return None;
         }
         let mut supply = supply(desired);

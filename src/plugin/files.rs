@@ -152,5 +152,9 @@ pub(super) fn node_name() -> Result<String, CniError> {
 
 /// A fault of a file.
 pub(crate) fn fault(what: &str, why: &io::Error) -> CniError {
-    CniError::new(ErrorCode::Io, format!("{what}: {why}"), "see the permissions and the space left")
+    let details = match why.kind() {
+        io::ErrorKind::NotFound => "make it, or say where it is",
+        _ => "see the permissions and the space left",
+    };
+    CniError::new(ErrorCode::Io, format!("{what}: {why}"), details)
 }

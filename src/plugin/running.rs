@@ -63,6 +63,8 @@ impl Running {
     }
 
     fn add(&self, environment: &Environment) -> Result<String, CniError> {
+        // They are the daemon's, but whoever mistypes one sees it here.
+        self.settings.chores()?;
         let mut wish = self.settings.wish(&environment.arguments)?;
         if let Some(path) = &wish.resolv_conf {
             wish.dns = Some(Dns::of_resolv_conf(&read_small(path)?));

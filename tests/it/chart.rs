@@ -49,7 +49,7 @@ impl Installed {
     }
 
     /// As a person runs it.
-    fn make(&self, target: &str, flags: &str) -> String {
+    pub fn make(&self, target: &str, flags: &str) -> String {
         let helm = self.server.programs.path(Program::Helm).unwrap();
         let mut make = Command::new("make");
         make.arg("-C").arg(repository()).arg(target).arg(format!("HELM={}", helm.display()));

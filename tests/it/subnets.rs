@@ -172,14 +172,29 @@ fn nothing_new_is_given_while_a_subnet_is_not_known() {
 }
 
 #[test]
-fn nodes_that_join_later_avoid_the_subnet() {
+fn nodes_that_join_later_avoid_the_subnet_and_wait_where_a_pool_overlaps_it() {
     let documents = [of_nodes("10.1.0.0/16"), subnet_pool("vm", SUBNET)];
-    let (desired, whole) = (desired(&documents), observed(&[], &[(SUBNET, there("10.1.0.0/24"))]));
-    let mut standing = Standing::after(&plan(&desired, &whole, Vec::new()), &desired, &whole).unwrap();
+    let desired = desired(&documents);
+    let standing = |range: &str| {
+        let whole = observed(&[], &[(SUBNET, there(range))]);
+        Standing::after(&plan(&desired, &whole, Vec::new()), &desired, &whole)
+    };
+    assert!(standing("10.1.0.0/24").is_none(), "each is planned as a whole, and refused");
     let joined = observed(&[node("n", "a", "")], &[]);
     let nodes = joined.nodes.into_values().map(|node| (node, None)).collect();
-    let newcomers = standing.newcomers(&desired, joined.claims, joined.at, nodes).unwrap();
-    assert_eq!(newcomers.changes[0].as_node().unwrap().after[0].to_string(), "10.1.1.0/24");
+    let newcomers = standing("10.2.0.0/24").unwrap().newcomers(&desired, joined.claims, joined.at, nodes).unwrap();
+    assert_eq!(newcomers.changes[0].as_node().unwrap().after[0].to_string(), "10.1.0.0/24");
+}
+
+#[test]
+fn a_pool_that_a_subnet_leaves_nothing_of_is_no_reason_to_take_another_one() {
+    let observed = observed(&[node("n", "a", "")], &[(SUBNET, there("10.1.0.0/16"))]);
+    let other = pool("spare", "{cidrs: [10.30.0.0/16], blockSize: 24, priority: -1}");
+    let plan = planned(&[of_nodes("10.1.0.0/16"), other.clone(), subnet_pool("vm", SUBNET)], &observed);
+    assert_eq!(plan.refusals[0].rule.0, "neutron-overlap", "{plan:#?}");
+    let of_others = pool("rack", "{cidrs: [10.1.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}");
+    let plan = planned(&[of_others, other, subnet_pool("vm", SUBNET)], &observed);
+    assert!(plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"], "{plan:#?}");
 }
 
 #[test]

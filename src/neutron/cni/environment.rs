@@ -36,7 +36,10 @@ impl FromStr for Command {
             "STATUS" => Ok(Command::Status),
             "VERSION" => Ok(Command::Version),
             "" => Err(fault("CNI_COMMAND is not set")),
-            other => Err(fault(format!("CNI_COMMAND is {}", other.chars().take(32).collect::<String>()))),
+            other => Err(fault(format!(
+                "CNI_COMMAND is {}, and neither ADD, DEL, CHECK, GC, STATUS nor VERSION",
+                other.chars().take(32).collect::<String>()
+            ))),
         }
     }
 }
@@ -81,9 +84,13 @@ impl Environment {
 }
 
 fn attachment(value: &impl Fn(&str) -> String) -> Result<Attachment, CniError> {
+    let set = |name: &str| {
+        let text = value(name);
+        if text.is_empty() { Err(fault(format!("{name} is not set"))) } else { Ok(text) }
+    };
     let wrong = |name: &str, why: &dyn std::fmt::Display| fault(format!("{name} is {why}"));
-    let container = value("CNI_CONTAINERID").parse().map_err(|why| wrong("CNI_CONTAINERID", &why))?;
-    let interface = value("CNI_IFNAME").parse().map_err(|why| wrong("CNI_IFNAME", &why))?;
+    let container = set("CNI_CONTAINERID")?.parse().map_err(|why| wrong("CNI_CONTAINERID", &why))?;
+    let interface = set("CNI_IFNAME")?.parse().map_err(|why| wrong("CNI_IFNAME", &why))?;
     Ok(Attachment { container, interface })
 }
 

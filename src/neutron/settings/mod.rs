@@ -9,6 +9,7 @@ mod chores;
 mod wish;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +22,6 @@ pub use access::Source;
 pub use chores::{Chores, GuardedInterface, PairsChore};
 pub use wish::{RouteMtu, Wish};
 
-/// Where tokens and locks are kept unless the configuration says otherwise.
 /// Where plugin and daemon keep what they keep, unless a network says otherwise.
 pub const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
 
@@ -49,7 +49,17 @@ pub struct Settings {
     /// How long it may take altogether.
     pub deadline: Duration,
     /// The whole, without credentials.
-    written: Value,
+    written: Unshown,
+}
+
+/// Whoever misspells `openstackConf` has a password elsewhere.
+#[derive(Clone, PartialEq)]
+struct Unshown(Value);
+
+impl fmt::Debug for Unshown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
 }
 
 impl Settings {
@@ -75,6 +85,11 @@ impl Settings {
         let mut written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
         let version = version(&written["cniVersion"])?;
         let ipam = &written[part];
+        if written["plugins"].is_array() {
+            return Err(invalid(
+                "this is a list of plugins: a plugin gets one entry of it, with the `name` and `cniVersion` of the list",
+            ));
+        }
         if !ipam.is_object() {
             return Err(invalid(&format!("the configuration has no `{part}`")));
         }
@@ -88,7 +103,7 @@ impl Settings {
         if let Some(ipam) = written[part].as_object_mut() {
             ipam.remove("openstackConf");
         }
-        Ok(Settings { version, network_name, source, node, cluster, state, deadline, written })
+        Ok(Settings { version, network_name, source, node, cluster, state, deadline, written: Unshown(written) })
     }
 
     /// Attachments that are there, as GC names them; `None` where it does not say, which is not the same as that there are none.
@@ -96,7 +111,7 @@ impl Settings {
     /// # Errors
     /// Something else than attachments.
     pub fn valid(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
-        valid(self.written.get("cni.dev/valid-attachments"))
+        valid(self.written.0.get("cni.dev/valid-attachments"))
     }
 
     /// The addresses that an ADD gave, as CHECK hands them back.
@@ -104,12 +119,12 @@ impl Settings {
     /// # Errors
     /// Something else than addresses.
     pub fn given(&self) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
-        given(&self.written["prevResult"])
+        given(&self.written.0["prevResult"])
     }
 
     /// What is written, but for credentials.
     pub fn written(&self) -> &Value {
-        &self.written
+        &self.written.0
     }
 
     /// What an ADD wants, with what the environment asks for besides.
@@ -117,7 +132,7 @@ impl Settings {
     /// # Errors
     /// A configuration, or a request, that cannot be used.
     pub fn wish(&self, arguments: &Arguments) -> Result<Wish, CniError> {
-        Wish::read(self.version, &self.written, arguments)
+        Wish::read(self.version, &self.written.0, arguments)
     }
 
     /// What is asked of the daemon on the node.
@@ -125,7 +140,7 @@ impl Settings {
     /// # Errors
     /// Something that cannot be.
     pub fn chores(&self) -> Result<Chores, CniError> {
-        Chores::read(&self.written["ipam"])
+        Chores::read(&self.written.0["ipam"])
     }
 
     /// The version is needed for a command.
@@ -277,6 +292,11 @@ mod tests {
         assert_eq!(torn.code, ErrorCode::Decoding);
         assert!(!format!("{torn:?}").contains("hunter2"));
         assert!(!format!("{:?}", read(&old()).unwrap()).contains("hunter2"));
+        let misspelt = with("openStackConf", json!({"password": "hunter2"})).unwrap();
+        assert!(!format!("{misspelt:?}").contains("hunter2"));
+        let error = misspelt.wish(&Arguments::default()).unwrap_err();
+        assert!(error.message.contains("no field `openStackConf`") && error.message.contains("openstackConf"));
+        assert!(!format!("{error:?}").contains("hunter2"));
     }
 
     #[test]

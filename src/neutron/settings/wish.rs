@@ -32,6 +32,13 @@ const OTHERS: [&str; 17] = [
     "gateway",
 ];
 
+/// So many of them.
+const IGNORED: usize = 4;
+
+/// Fields that are read here.
+const OWN: [&str; 8] =
+    ["neutronConf", "networks", "subnets", "gateways", "routes", "mtu", "securityGroups", "resolvConf"];
+
 /// What an interface is to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
@@ -68,7 +75,7 @@ pub enum RouteMtu {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct Written {
     neutron_conf: Option<WrittenNeutron>,
     #[serde(default)]
@@ -87,6 +94,7 @@ struct Written {
 
 #[derive(Deserialize)]
 struct WrittenNeutron {
+    #[serde(default)]
     networks: Vec<String>,
 }
 
@@ -125,6 +133,11 @@ impl Wish {
             return Err(invalid(&format!("`ipam.deadlineSeconds` is no whole number from {least} to {most}")));
         }
         if let Some(fields) = ipam.as_object_mut() {
+            let is_known = |key: &&String| OTHERS.iter().chain(&OWN).any(|known| known == key);
+            if let Some(unknown) = fields.keys().find(|key| !is_known(key)) {
+                let known = [&OTHERS[1..OTHERS.len() - IGNORED], &OWN].concat().join(", ");
+                return Err(invalid(&format!("`ipam` has no field `{}`; it has {known}", shown(unknown))));
+            }
             // Among them is the one with the password, so no fault can show it.
             fields.retain(|key, _| !OTHERS.contains(&key.as_str()));
         }
@@ -135,7 +148,7 @@ impl Wish {
             None => written.networks,
         };
         if networks.is_empty() {
-            return Err(invalid("`ipam.networks` names no network of Neutron"));
+            return Err(invalid("`ipam.networks` (or `ipam.neutronConf.networks`) names no network of Neutron"));
         }
         Ok(Wish {
             networks: ids("networks", &networks)?,

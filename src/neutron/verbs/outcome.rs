@@ -101,6 +101,12 @@ fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
 }
 
 fn address(wish: &Wish, address: IpAddr, subnet: &Subnet) -> Result<Address, CniError> {
+    if subnet.gateway == Some(address) || wish.gateways.contains(&address) {
+        // Neutron gives it to whoever asks, as long as no router has it.
+        let message = format!("{address} is the gateway of {}", subnet.range);
+        let details = "ask for another address; a gateway that is configured belongs out of the allocation pools";
+        return Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
+    }
     let gateway = |subnet: &Subnet| {
         // `ptp` makes the gateway an address of the node, and must not take the router's.
         let chosen = wish.gateways.iter().copied().find(|gateway| gateway.is_ipv4() == address.is_ipv4());

@@ -37,6 +37,17 @@ pub(super) enum Question<'q> {
     Delete,
 }
 
+impl Question<'_> {
+    fn method(&self) -> &'static str {
+        match self {
+            Question::Get(_) => "GET",
+            Question::Post(_) => "POST",
+            Question::Put(..) => "PUT",
+            Question::Delete => "DELETE",
+        }
+    }
+}
+
 impl HttpNeutron {
     /// Everything must be done by `until`.
     ///
@@ -87,7 +98,13 @@ impl HttpNeutron {
                 if let Some(session) = self.session.borrow_mut().take() {
                     self.logins.forget(&self.cloud, self.until, &session);
                 }
-                self.ask_once(path, question)
+                let answer = self.ask_once(path, question);
+                answer.map_err(|error| match error {
+                    NeutronError::Unauthorized => {
+                        NeutronError::UnauthorizedFor(format!("{} {path}", question.method()))
+                    }
+                    error => error,
+                })
             }
             answer => answer,
         }
@@ -99,7 +116,7 @@ impl HttpNeutron {
         }
         let session = self.logins.get_or(&self.cloud, self.until, || login(&self.agent()?, &self.cloud));
         let session = session.map_err(|error| match error {
-            NeutronError::Unavailable(why) => NeutronError::Unreachable(why),
+            NeutronError::Unavailable(why) => NeutronError::Unreachable(format!("{}: {why}", self.cloud.auth_url)),
             error => error,
         })?;
         *self.session.borrow_mut() = Some(session.clone());
@@ -137,7 +154,10 @@ impl HttpNeutron {
             // Neutron answers 400 to a DELETE with a body, be it empty.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
-        let (status, body) = read(answer)?;
+        let (status, body) = read(answer).map_err(|error| match error {
+            NeutronError::Unavailable(why) => NeutronError::Unavailable(format!("{}: {why}", session.network_url)),
+            error => error,
+        })?;
         if status.is_success() { Ok(body) } else { Err(fault(status, &body)) }
     }
 }

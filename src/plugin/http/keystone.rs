@@ -102,7 +102,7 @@ fn network_url(catalog: &Value, cloud: &Cloud) -> Result<String, NeutronError> {
     url.filter(is_url).ok_or_else(|| {
         let region = cloud.region.as_deref().unwrap_or("any");
         NeutronError::Misconfigured(format!(
-            "no network service with a {} endpoint in region {region}",
+            "no network service with the endpoint `{}` in region {region}",
             cloud.interface
         ))
     })

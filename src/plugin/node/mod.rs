@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::arguments::{Arguments, HELP, Request, Rounds};
-use self::network::Memory;
+use self::network::{Memory, Round};
 use self::networks::{forsaken, networks};
 use crate::neutron::cni::CniError;
 
@@ -90,33 +90,36 @@ struct Daemon {
 impl Daemon {
     /// Looks at everything once; how many faults there were.
     fn round(&mut self) -> usize {
-        let mut faults = BTreeMap::new();
+        let mut rounds: Vec<(String, Result<Round, CniError>)> = Vec::new();
         match networks(&self.arguments.networks) {
-            Err(fault) => {
-                faults.insert("networks".to_owned(), fault);
-            }
+            Err(fault) => rounds.push(("networks".to_owned(), Err(fault))),
             Ok(networks) => {
                 for (name, settings) in forsaken(&networks).into_iter().chain(networks) {
                     let memory = self.memories.entry(name.clone()).or_default();
                     let kept = settings.and_then(|settings| memory.keep(&settings, &self.arguments, self.began));
-                    faults.extend(kept.err().map(|fault| (name, fault)));
+                    rounds.push((name, kept));
                 }
             }
         }
         if let Some(wanted) = &self.arguments.pod_cidrs {
             let memory = self.memories.entry("pod CIDRs".to_owned()).or_default();
-            let kept = pod_cidrs::keep(wanted, memory, self.arguments.look);
-            faults.extend(kept.err().map(|fault| ("pod CIDRs".to_owned(), fault)));
+            rounds.push(("pod CIDRs".to_owned(), pod_cidrs::keep(wanted, memory, self.arguments.look)));
         }
-        self.tell(&faults);
-        faults.len()
+        self.tell(rounds);
+        self.said.len()
     }
 
-    fn tell(&mut self, faults: &BTreeMap<String, CniError>) {
-        let now: BTreeMap<String, String> = faults
-            .iter()
-            .map(|(name, CniError { message, details, .. })| (name.clone(), format!("{message} ({details})")))
-            .collect();
+    /// A fault lasts until a round without it; what was not looked at is no better than before.
+    fn tell(&mut self, rounds: Vec<(String, Result<Round, CniError>)>) {
+        let said = |(name, round): (String, Result<Round, CniError>)| {
+            let fault = match round {
+                Ok(Round::Done) => return None,
+                Ok(Round::NotDue) => self.said.get(&name).cloned()?,
+                Err(CniError { message, details, .. }) => format!("{message} ({details})"),
+            };
+            Some((name, fault))
+        };
+        let now: BTreeMap<String, String> = rounds.into_iter().filter_map(said).collect();
         for (name, fault) in now.iter().filter(|(name, fault)| self.said.get(*name) != Some(fault)) {
             say(name, fault);
         }

@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::garbage;
 use super::pairs::{PairsKeeper, addresses_of};
 use super::say;
-use crate::neutron::cni::{Arguments as CniArguments, Attachment, CniError};
+use crate::neutron::cni::{Arguments as CniArguments, Attachment, CniError, ErrorCode};
 use crate::neutron::{
     Chores, Id, Identity, KeptFacts, MadeFor, Neutron, NeutronError, Owner, PoolPorts, PooledPort, Port, PortFilter,
     RunId, Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
@@ -42,6 +42,23 @@ pub(super) struct Memory {
     pub(super) suspects: Suspects,
     /// Ports in use that somebody deleted, which is said once.
     lost: BTreeMap<Attachment, Id>,
+    /// When the VM's port let no more addresses out, and how many those would have been.
+    full: Option<Full>,
+}
+
+#[derive(Clone, Copy)]
+struct Full {
+    at: Instant,
+    addresses: usize,
+}
+
+/// What a round was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Round {
+    /// All was looked at.
+    Done,
+    /// It was not time; what was known is as true as before.
+    NotDue,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,21 +69,26 @@ enum Went {
 
 impl Memory {
     /// Looks at the files, and at Neutron where they ask for it or where it was long ago.
-    pub(super) fn keep(&mut self, settings: &Settings, arguments: &Arguments, began: Instant) -> Result<(), CniError> {
+    pub(super) fn keep(
+        &mut self,
+        settings: &Settings,
+        arguments: &Arguments,
+        began: Instant,
+    ) -> Result<Round, CniError> {
         let place = Place::of(settings)?;
         let chores = settings.chores()?;
         // Nothing was made for this network yet, and nothing is to be made.
         if chores == Chores::default() && !place.node_file().exists() {
-            return Ok(());
+            return Ok(Round::Done);
         }
         let own = needing_pairs(&place, &chores)?;
         let is_pressing = self.goes_well() && (needs_more(&place, &chores)? || !own.is_subset(&self.known));
         if !is_pressing && !self.is_due(arguments.look) {
-            return Ok(());
+            return Ok(Round::NotDue);
         }
         let outcome = Look::begin(settings, &place, chores).and_then(|look| look.done(self, arguments, began));
         self.looked(&outcome);
-        outcome
+        outcome.map(|()| Round::Done)
     }
 
     /// Whether it is time to ask again.
@@ -83,6 +105,13 @@ impl Memory {
     fn goes_well(&self) -> bool {
         self.looked.is_none_or(|(_, went)| went == Went::Well)
     }
+}
+
+fn no_room(addresses: usize) -> CniError {
+    let message =
+        format!("the VM's port lets {addresses} addresses out and no more, so the warm pool gets no further ports");
+    let details = "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
+    CniError::new(ErrorCode::Refused, message, details)
 }
 
 /// Whether the pool lacks something, by its files.
@@ -161,7 +190,7 @@ impl<'l> Look<'l> {
             self.delete_going(),
             garbage::collect(self, &needs.unknown, &at_neutron, memory, arguments, began),
             match &pairs {
-                Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses),
+                Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses, memory),
                 Err(_) => Ok(()),
             },
         ];
@@ -227,19 +256,26 @@ impl<'l> Look<'l> {
         ports: &PoolPorts,
         pairs: Option<&PairsKeeper>,
         addresses: &mut BTreeSet<IpAddr>,
+        memory: &mut Memory,
     ) -> Result<(), CniError> {
         let mut made: Vec<PooledPort> = ports.all().cloned().collect();
         self.keep_facts(&made)?;
         let mut count = 0;
         // The next look goes on; what is begun is ended.
-        while count < needs.make && Instant::now() + FOR_A_PORT < self.until {
-            self.make(&mut made, pairs, addresses)?;
-            count += 1;
+        let mut outcome = Ok(());
+        while outcome.is_ok() && count < needs.make && Instant::now() + FOR_A_PORT < self.until {
+            outcome = match memory.full.filter(|full| addresses.len() + 1 >= full.addresses && full.at.elapsed() < LATE)
+            {
+                Some(_) => Err(no_room(addresses.len())),
+                None => self.make(&mut made, pairs, addresses, memory),
+            };
+            count += usize::from(outcome.is_ok());
         }
         if count > 0 {
-            say(&self.name, &format!("{count} ports more in the warm pool"));
+            let ports = if count == 1 { "port" } else { "ports" };
+            say(&self.name, &format!("{count} {ports} more in the warm pool"));
         }
-        Ok(())
+        outcome
     }
 
     fn make(
@@ -247,24 +283,43 @@ impl<'l> Look<'l> {
         made: &mut Vec<PooledPort>,
         pairs: Option<&PairsKeeper>,
         addresses: &mut BTreeSet<IpAddr>,
+        memory: &mut Memory,
     ) -> Result<(), CniError> {
         let pool = self.place.pool();
         let identity = Identity::in_pool(&self.name, fastrand::u64(..));
         let place = &identity.device;
         pool.intend(place)?;
-        let port = add(&self.neutron, &self.last, &self.wish, &identity, &RunId::new(fastrand::u64(..)))?.port;
-        addresses.extend(port.fixed_ips.iter().map(|fixed| fixed.ip_address));
+        let added = add(&self.neutron, &self.last, &self.wish, &identity, &RunId::new(fastrand::u64(..)));
+        let port = added.inspect_err(|why| self.unmade(place, why))?.port;
+        let own: Vec<IpAddr> = port.fixed_ips.iter().map(|fixed| fixed.ip_address).collect();
+        addresses.extend(&own);
         let pooled = PooledPort { port, made_for: MadeFor::of(&self.wish) };
         made.push(pooled.clone());
-        let kept = self.keep_facts(made).and_then(|()| {
-            pairs.map_or(Ok(()), |pairs| pairs.keep(&self.neutron, addresses))?;
+        let is_out = self.keep_facts(made).and_then(|()| {
+            pairs.map_or(Ok(()), |pairs| pairs.keep(&self.neutron, addresses)).inspect_err(|why| {
+                let is_full = why.code == ErrorCode::Refused;
+                memory.full = is_full.then(|| Full { at: Instant::now(), addresses: addresses.len() });
+            })
+        });
+        let kept = is_out.and_then(|()| {
             pool.made(place, &pooled)?;
             pool.put(place, &pooled.port.id)
         });
-        kept.inspect_err(|_| {
+        kept.inspect_err(|why| {
+            made.pop();
+            addresses.retain(|address| !own.contains(address));
             // If this fails, the next look does it.
-            let _ = delete(&self.last, &identity);
+            if delete(&self.last, &identity).is_ok() {
+                self.unmade(place, why);
+            }
         })
+    }
+
+    /// A port that is not there, and will not be. Where Neutron did not answer, it may still come.
+    fn unmade(&self, place: &str, why: &CniError) {
+        if why.code != ErrorCode::TryAgainLater {
+            self.place.pool().fulfil(place);
+        }
     }
 
     fn keep_facts(&self, ports: &[PooledPort]) -> Result<(), CniError> {

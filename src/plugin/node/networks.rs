@@ -71,8 +71,14 @@ fn of_file(path: &Path) -> Networks {
         Ok(text) => text,
         Err(fault) => return Networks::from([(path.display().to_string(), Err(fault))]),
     };
-    // Runtimes complain of what is not JSON; ours it cannot be.
-    let written: Value = serde_json::from_str(&text).unwrap_or_default();
+    let written: Value = match serde_json::from_str(&text) {
+        Ok(written) => written,
+        Err(why) => {
+            let place = format!("it is no JSON (line {}, column {})", why.line(), why.column());
+            let fault = CniError::new(ErrorCode::Decoding, place, "mend it, or take it away");
+            return Networks::from([(path.display().to_string(), Err(fault))]);
+        }
+    };
     let plugins = match &written["plugins"] {
         Value::Array(plugins) => plugins.clone(),
         _ => vec![written.clone()],
@@ -117,7 +123,8 @@ mod tests {
         let networks = networks(folder.path()).unwrap();
         let five = folder.path().join("5.json").display().to_string();
         let told: Vec<(&str, bool)> = networks.iter().map(|(name, read)| (name.as_str(), read.is_ok())).collect();
-        let mut expected = vec![("one", true), ("two", true), (five.as_str(), false)];
+        let six = folder.path().join("6.conf").display().to_string();
+        let mut expected = vec![("one", true), ("two", true), (five.as_str(), false), (six.as_str(), false)];
         expected.sort_unstable();
         assert_eq!(told, expected);
     }

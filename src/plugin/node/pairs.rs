@@ -89,8 +89,10 @@ impl PairsKeeper {
             KeptPairs::AsItWas => Ok(BTreeSet::new()),
             KeptPairs::Short(missing) => Ok(missing),
             KeptPairs::Changed(change) => {
-                let [added, removed] = [&change.added, &change.removed].map(list);
-                say(&self.purpose, &format!("port {} lets out {added} now, and {removed} no more", self.port));
+                let parts = [("now lets out", &change.added), ("no longer lets out", &change.removed)];
+                let parts = parts.into_iter().filter(|(_, ranges)| !ranges.is_empty());
+                let parts: Vec<String> = parts.map(|(verb, ranges)| format!("{verb} {}", list(ranges))).collect();
+                say(&self.purpose, &format!("port {} {}", self.port, parts.join(", and ")));
                 Ok(BTreeSet::new())
             }
         }
@@ -138,8 +140,5 @@ fn port_of(name: &InterfaceName, neutron: &HttpNeutron) -> Result<Id, CniError> 
 }
 
 fn list(ranges: &BTreeSet<IpNet>) -> String {
-    if ranges.is_empty() {
-        return "nothing".to_owned();
-    }
     ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

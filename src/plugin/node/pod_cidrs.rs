@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::DEADLINE;
 use super::arguments::PodCidrs;
-use super::network::Memory;
+use super::network::{Memory, Round};
 use super::pairs::PairsKeeper;
 use crate::neutron::Source;
 use crate::neutron::cni::{CniError, ErrorCode};
@@ -20,13 +20,13 @@ use crate::plugin::http::{HttpNeutron, get_json};
 use crate::plugin::login::Keeping;
 
 /// Reads the Node, and keeps the pairs.
-pub(super) fn keep(wanted: &PodCidrs, memory: &mut Memory, look: Duration) -> Result<(), CniError> {
+pub(super) fn keep(wanted: &PodCidrs, memory: &mut Memory, look: Duration) -> Result<Round, CniError> {
     if !memory.is_due(look) {
-        return Ok(());
+        return Ok(Round::NotDue);
     }
     let outcome = keep_now(wanted);
     memory.looked(&outcome);
-    outcome
+    outcome.map(|()| Round::Done)
 }
 
 fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {

@@ -39,6 +39,11 @@ impl DaemonSet {
         DaemonSet { folder }
     }
 
+    /// Another configuration.
+    pub fn add_network(&self, file: &str, text: &str) {
+        fs::write(self.folder.path().join("net.d").join(file), text).unwrap();
+    }
+
     /// What the runtime remembers, as libcni keeps it.
     pub fn remember(&self, container: &str, addresses: &[String]) {
         let ips: Vec<Value> = addresses.iter().map(|address| json!({"address": address})).collect();

@@ -10,6 +10,7 @@ use testbed::openstack::Options;
 use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, stack};
 use crate::chart::Installed;
+use crate::operator::GROUP;
 use crate::server::{kubernetes, node};
 
 /// Daemons that write, and addresses that each lets out.
@@ -22,6 +23,7 @@ fn nobody_loses_a_pair() {
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     six_writers_and_one_who_overwrites(&stack, &network);
+    a_pool_without_room(&stack, &network);
     what_comes_and_goes(&stack, &network);
     ranges_instead_of_addresses(&stack, &network);
 }
@@ -117,6 +119,34 @@ fn what_comes_and_goes(stack: &OpenStack, network: &str) {
     stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
 }
 
+/// A pool for which there is no room makes no ports in vain, and what is wrong is wrong until it is looked at again.
+fn a_pool_without_room(stack: &OpenStack, network: &str) {
+    let vm = port_of_vm(stack, network);
+    let many: Vec<String> = (1..=40).map(|last| format!("198.51.100.{last}")).collect();
+    overwrite(stack, &vm, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    let plugin = plugin(stack, network, "n1", &vm).with("warmPool", json!({"free": 2}));
+    let set = DaemonSet::new(&[&plugin]);
+    let daemon = set.start();
+    daemon.wait_until("it to be told", || set.log().contains("the warm pool gets no further ports"));
+    stack.neutron().faults().clear();
+    let looks = || stack.neutron().faults().count("GET", &format!("/v2.0/ports/{vm}"));
+    daemon.wait_until("further looks", || looks() >= 4);
+    assert_eq!(stack.neutron().faults().count("POST", "/v2.0/ports"), 0, "{}", set.log());
+    drop(daemon);
+    let making = plugin.state().join("pool/examplenet/making");
+    assert_eq!(std::fs::read_dir(making).unwrap().count(), 0, "nothing is left of what was tried");
+    let slow = set.start_with(&["--look", "3600"]);
+    slow.wait_until("it to be told again", || set.log().matches("max_allowed_address_pair").count() >= 3);
+    let marker = set.log().len();
+    // It goes round each second; the other network is read anew each time.
+    set.add_network("broken.conf", "{");
+    slow.wait_until("a further round", || set.log()[marker..].contains("it is no JSON"));
+    assert!(!set.log()[marker..].contains("well again"), "{}", &set.log()[marker..]);
+    drop(slow);
+    overwrite(stack, &vm, &[]);
+    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+}
+
 fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let ranges = json!({"port": vm, "ranges": ["10.1.0.0/25", "fd00::/64"]});
@@ -172,6 +202,14 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
     let (code, said) = run();
     assert!(code == 1 && said.contains("Kubernetes answers 401") && !said.contains("somebody"), "{said}");
     assert_eq!(pairs(&stack, &vm).len(), 2);
+    installed.make("cilium-ipam-upgrade", "--set neutronNode.enabled=true --set operator.enabled=false");
+    let left =
+        |path: &str| plane.list(&format!("{path}?labelSelector=app.kubernetes.io/instance=cilium-ipam")).unwrap();
+    let apps = "/apis/apps/v1/namespaces/kube-system";
+    assert_eq!((left(&format!("{apps}/deployments")).len(), left(&format!("{apps}/daemonsets")).len()), (0, 1));
+    assert_eq!(left("/apis/rbac.authorization.k8s.io/v1/clusterroles"), Vec::<Value>::new());
+    assert_eq!(left("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"), Vec::<Value>::new());
+    plane.list(&format!("{GROUP}/ippools")).unwrap();
 }
 
 fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBuf {
