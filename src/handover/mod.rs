@@ -30,7 +30,7 @@ const NEUTRON: &str = "neutron";
 
 /// Runs once, as a runtime runs it.
 pub fn main() -> ExitCode {
-    answer(run)
+    answer("cni-vm-nic", run)
 }
 
 /// The answer; empty where there is nothing to say.

@@ -38,11 +38,15 @@ pub(crate) const FOR_STATUS: Duration = Duration::from_secs(3);
 
 /// Runs once, as a runtime runs it.
 pub fn main() -> ExitCode {
-    answer(run)
+    answer("cni-ipam-neutron", run)
 }
 
 /// Hands standard input over, and says what comes of it as the protocol has it.
-pub(crate) fn answer(run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
+pub(crate) fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
+    // No runtime gives any: these are of a person.
+    if std::env::args_os().len() > 1 {
+        return introduce(name);
+    }
     let began = Instant::now();
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST_INPUT).read_to_end(&mut input);
@@ -54,6 +58,16 @@ pub(crate) fn answer(run: fn(&[u8], Instant) -> Result<String, CniError>) -> Exi
     // Whoever does not read it knows the exit code.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     code
+}
+
+/// What it is, for whoever starts it by hand.
+fn introduce(name: &str) -> ExitCode {
+    let (version, spoken) = (env!("CARGO_PKG_VERSION"), SpecVersion::ALL.map(SpecVersion::as_str).join(", "));
+    let text = format!(
+        "{name} {version}: a CNI plugin (CNI {spoken}).\nContainer runtimes run it, with CNI_COMMAND in the environment and a configuration on standard input: see NEUTRON.md.\n"
+    );
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 /// The answer; empty where there is nothing to say.

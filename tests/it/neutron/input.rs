@@ -46,6 +46,18 @@ fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() 
 }
 
 #[test]
+fn a_person_is_told_what_they_are() {
+    for (name, path) in
+        [("cni-ipam-neutron", env!("CARGO_BIN_EXE_cni-ipam-neutron")), ("cni-vm-nic", env!("CARGO_BIN_EXE_cni-vm-nic"))]
+    {
+        let output = std::process::Command::new(path).arg("--version").env_clear().output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        let expected = format!("{name} {}: a CNI plugin (CNI 0.3.1, 0.4.0, 1.0.0, 1.1.0)", env!("CARGO_PKG_VERSION"));
+        assert!(output.status.success() && told.starts_with(&expected), "{told}");
+    }
+}
+
+#[test]
 fn hostile_words_of_the_environment_are_refused() {
     let good = configuration("1.1.0");
     for container in ["", "../../etc", "a b", "-rf", "a\nb", &"c".repeat(300)] {
