@@ -1,6 +1,7 @@
 //! The allocation itself.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::supply::{Giving, PoolId, PoolSupply, Supply};
@@ -31,6 +32,17 @@ pub enum PassedOver {
     Disabled,
     /// It has no CIDR of a family that the node cannot do without.
     Lacks(Family),
+}
+
+/// As it fits after the pool's name.
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PassedOver::Full => f.write_str("is full"),
+            PassedOver::Disabled => f.write_str("is disabled"),
+            PassedOver::Lacks(family) => write!(f, "gives no {family}"),
+        }
+    }
 }
 
 /// Blocks for one node.

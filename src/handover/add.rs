@@ -46,7 +46,7 @@ impl Adding<'_> {
                 self.configure(&held.record, &given)?;
                 return self.told(&held.record, given);
             }
-            self.node.take_back(held, None, self.last)?;
+            self.node.take_back(held, Some(&self.pod.netns.path), self.last)?;
         }
         let (held, given) = self.reserve()?;
         if !self.is_as_recorded(&held.record)? {

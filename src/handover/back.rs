@@ -137,7 +137,7 @@ fn again(looks: &mut usize, why: io::Error) -> io::Result<()> {
 const NO_DEVICE: i32 = 19;
 
 fn is_unplugged(record: &Record) -> bool {
-    record.nic.kind == Kind::Physical && record.nic.pci.as_ref().is_some_and(|pci| !sysfs::is_there(pci))
+    record.nic.kind == Kind::Physical && record.nic.device.as_ref().is_some_and(sysfs::is_gone)
 }
 
 fn not_back(record: &Record, has_pod: bool) -> CniError {

@@ -76,6 +76,7 @@ fn link(message: &Message) -> io::Result<Link> {
         permanent: get(54).and_then(mac),
         pci: device.as_deref().and_then(sysfs::pci),
         driver: device.as_deref().and_then(sysfs::driver).or(kind_name),
+        device: device.as_deref().and_then(sysfs::identity),
         kind,
         state: if flags & IFF_UP == 0 { State::Down } else { State::Up },
         modes: flags & MODES,

@@ -138,7 +138,10 @@ impl Running {
         let records = Records::open(&self.settings.state)?;
         let node = Node::open()?;
         let kept = records.all()?;
-        let mut fault = kept.unreadable.into_values().next().map_or(Ok(()), Err);
+        let in_use: BTreeSet<Mark> =
+            valid.iter().map(|attachment| Mark::new(&self.settings.network_name, attachment)).collect();
+        let mut unreadable = kept.unreadable.into_iter().filter(|(mark, _)| !in_use.contains(mark));
+        let mut fault = unreadable.next().map_or(Ok(()), |(_, why)| Err(why));
         for (path, record) in kept.records {
             let is_valid = record.attachment().is_none_or(|attachment| valid.contains(&attachment));
             if record.network != self.settings.network_name || is_valid {

@@ -11,8 +11,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::netlink::Netlink;
 use crate::nic::Netns;
 
-/// `ESRCH`: of a path of a process that ends.
-const NO_PROCESS: i32 = 3;
+/// `ESRCH`: of a path of a process that ends. And what leads nowhere for ever: `ENXIO` of a socket, `ENAMETOOLONG`, `ELOOP`.
+const GONE: [i32; 4] = [3, 6, 36, 40];
 
 /// `O_NONBLOCK`.
 const DO_NOT_WAIT: i32 = 0o4000;
@@ -60,7 +60,7 @@ impl Namespace {
 /// Nothing is there, or something else that is no namespace. A lack of files, rights or memory says nothing of it.
 fn is_gone(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput)
-        || why.raw_os_error() == Some(NO_PROCESS)
+        || why.raw_os_error().is_some_and(|number| GONE.contains(&number))
 }
 
 /// A pipe, which would keep whoever opens it, is none.

@@ -1,10 +1,14 @@
 //! What sysfs says of the device behind a link: where it is on the PCI bus, and what drives it. Buses are the same in every namespace;
 //! `/sys/class/net` is that of whoever mounted it, and not asked.
 
-use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use crate::nic::PciAddress;
+use crate::nic::{Device, PciAddress};
+
+/// Where devices are found by the bus that they are on.
+const BUSES: &str = "/sys/bus";
 
 /// The device that the kernel names as a link's parent (from Linux 5.14 on).
 pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
@@ -12,7 +16,7 @@ pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
     if !is_plain(bus) || !is_plain(name) {
         return None;
     }
-    fs::canonicalize(Path::new("/sys/bus").join(bus).join("devices").join(name)).ok()
+    fs::canonicalize(Path::new(BUSES).join(bus).join("devices").join(name)).ok()
 }
 
 /// The nearest PCI device: that of a virtio NIC is its parent.
@@ -26,7 +30,41 @@ pub(super) fn driver(device: &Path) -> Option<String> {
     Some(driver.file_name()?.to_str()?.to_owned())
 }
 
-/// Whether a PCI device is in the machine.
-pub(super) fn is_there(pci: &PciAddress) -> bool {
-    Path::new("/sys/bus/pci/devices").join(pci.to_string()).exists()
+/// What tells it from all others, at its place before it or after it too.
+pub(super) fn identity(device: &Path) -> Option<Device> {
+    let inode = fs::metadata(device).ok()?.ino();
+    Some(Device { path: device.to_owned(), inode, driver: driver(device) })
+}
+
+/// Whether a device is in the machine no more, or another driver has it: then its link is no more, either.
+pub(super) fn is_gone(device: &Device) -> bool {
+    match fs::metadata(&device.path) {
+        Ok(now) => now.ino() != device.inode || driver(&device.path) != device.driver,
+        Err(why) => why.kind() == io::ErrorKind::NotFound && Path::new(BUSES).is_dir(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_one_at_the_same_place_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [slot, driver] = ["slot", "virtio_net"].map(|name| folder.path().join(name));
+        let plug = || {
+            fs::create_dir(&slot).unwrap();
+            std::os::unix::fs::symlink(&driver, slot.join("driver")).unwrap();
+        };
+        plug();
+        let device = identity(&slot).unwrap();
+        assert!(!is_gone(&device) && device.driver.as_deref() == Some("virtio_net"));
+        fs::rename(&slot, folder.path().join("unplugged")).unwrap();
+        assert!(is_gone(&device));
+        plug();
+        assert!(is_gone(&device));
+        assert!(!is_gone(&identity(&slot).unwrap()));
+        fs::remove_file(slot.join("driver")).unwrap();
+        assert!(is_gone(&Device { inode: identity(&slot).unwrap().inode, ..device }), "nobody drives it");
+    }
 }

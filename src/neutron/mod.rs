@@ -24,5 +24,5 @@ pub use pairs::{GuardedPort, GuardedPorts, Kept as KeptPairs, Pair, PairsChange,
 pub use settings::{Chores, GuardedInterface, PairsChore, RouteMtu, STATE_DIRECTORY, Settings, Source, Wish};
 pub(crate) use settings::{invalid, shown};
 pub(crate) use verbs::answered;
-pub use verbs::{Added, Collected, Patience, Verdict, add, check, collect_garbage, delete, outcome};
+pub use verbs::{Added, Collected, Left, NotAdded, Patience, Verdict, add, check, collect_garbage, delete, outcome};
 pub use warm::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};

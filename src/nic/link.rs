@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -150,6 +151,8 @@ pub struct Link {
     pub pci: Option<PciAddress>,
     /// What drives it.
     pub driver: Option<String>,
+    /// The device that it is of.
+    pub device: Option<Device>,
     /// What it is made of.
     pub kind: Kind,
     /// Whether it is switched on.
@@ -164,6 +167,17 @@ pub struct Link {
     pub is_from_elsewhere: bool,
     /// Its addresses.
     pub addresses: Vec<NodeAddress>,
+}
+
+/// A device as sysfs has it: another one at the same place has another number there (`kernfs_ino`, `include/linux/kernfs.h` of Linux).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its folder.
+    pub path: PathBuf,
+    /// The number of the folder's inode.
+    pub inode: u64,
+    /// What drives it.
+    pub driver: Option<String>,
 }
 
 /// `IFF_NOARP`, `IFF_PROMISC` and `IFF_ALLMULTI`: what somebody with rights over a link may set, and gives back.

@@ -9,7 +9,7 @@ mod settings;
 mod steps;
 
 pub use choice::{Refusal, candidates, is_to_be_had};
-pub use link::{CHOSEN_OF_ADDRESS, Kind, Link, MODES, Mac, NodeAddress, NodeRoute, PciAddress, State};
+pub use link::{CHOSEN_OF_ADDRESS, Device, Kind, Link, MODES, Mac, NodeAddress, NodeRoute, PciAddress, State};
 pub use port::{Given, given, port_of};
 pub use record::{Mark, Netns, Record, Taken};
 pub use settings::{Configured, NicSettings, Selection, Which};

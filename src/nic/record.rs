@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::link::{Kind, Link, Mac, NodeAddress, NodeRoute, PciAddress, State};
+use super::link::{Device, Kind, Link, Mac, NodeAddress, NodeRoute, PciAddress, State};
 use crate::neutron::cni::Attachment;
 
 /// How a mark begins, before its digits.
@@ -87,6 +87,9 @@ pub struct Taken {
     pub permanent: Option<Mac>,
     /// Where it is on the PCI bus.
     pub pci: Option<PciAddress>,
+    /// The device that it is of.
+    #[serde(default)]
+    pub device: Option<Device>,
     /// What it is made of.
     pub kind: Kind,
     /// Whether it was switched on.
@@ -115,6 +118,7 @@ impl Taken {
             mac: link.mac?,
             permanent: link.permanent,
             pci: link.pci.clone(),
+            device: link.device.clone(),
             kind: link.kind.clone(),
             state: link.state,
             modes: link.modes,

@@ -151,6 +151,9 @@ pub fn take_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
         // Marked again, as the Pod may have wiped it out.
         let mut steps = vec![Step::Change(Place::Pod, link.index, marked(record))];
         steps.extend(foreign_names(&record.nic, Place::Pod, link));
+        // With one that somebody on the node has by now, the kernel would not move it.
+        let taken = record.nic.other_names.intersection(&link.other_names).filter(|name| is_in_use(name, node));
+        steps.extend(taken.map(|name| Step::Unname(Place::Pod, link.index, name.clone())));
         steps.push(Step::Change(Place::Pod, link.index, moved));
         return Next::Steps(steps);
     }
@@ -169,6 +172,11 @@ pub fn take_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
 fn is_free(record: &Record, link: &Link, node: &[Link]) -> bool {
     let is_itself = |other: &Link| std::ptr::eq(other, link);
     !node.iter().any(|other| !is_itself(other) && other.is_called(&record.nic.name))
+}
+
+/// Whether a link answers to this name.
+fn is_in_use(name: &str, links: &[Link]) -> bool {
+    links.iter().any(|link| link.is_called(name))
 }
 
 /// Takes names away that it did not have.
@@ -205,7 +213,7 @@ fn restore(record: &Record, link: &Link, node: &[Link]) -> Vec<Step> {
     if link.name != nic.name && is_free(record, link, node) {
         steps.push(change(Change { name: Some(nic.name.clone()), ..Change::default() }));
     }
-    let lost = nic.other_names.difference(&link.other_names);
+    let lost = nic.other_names.difference(&link.other_names).filter(|name| !is_in_use(name, node));
     steps.extend(lost.map(|name| Step::Name(Place::Node, link.index, name.clone())));
     let mac = Some(nic.mac).filter(|mac| link.mac != Some(*mac));
     let mtu = Some(nic.mtu).filter(|mtu| link.mtu != *mtu);

@@ -1,6 +1,9 @@
 //! Changes that must wait, with the reason and the way out.
 
+use std::collections::BTreeSet;
 use std::fmt;
+
+use ipnet::IpNet;
 
 use super::change::Target;
 use super::lb::LbObstacle;
@@ -130,6 +133,8 @@ pub enum BlockedReason {
     SettingOfAnother(String),
     /// A block that an undo plan took away is not the node's to have any more.
     CannotBeGivenBack(Block),
+    /// The node keeps these blocks, so its port goes on to let them out.
+    LetsHeldOut(BTreeSet<IpNet>),
 }
 
 impl fmt::Display for BlockedReason {
@@ -225,6 +230,10 @@ impl fmt::Display for BlockedReason {
             }
             BlockedReason::CannotBeGivenBack(block) => {
                 write!(f, "{block} cannot be given back: another has it by now, or no pool gives it")
+            }
+            BlockedReason::LetsHeldOut(blocks) => {
+                let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+                write!(f, "it goes on to let {} out, which its node keeps", blocks.join(" "))
             }
             BlockedReason::CannotBeUndone(path, blocks) => {
                 let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
@@ -343,6 +352,7 @@ impl BlockedReason {
             BlockedReason::PinNotFree(_) => "pin a block that is free".into(),
             BlockedReason::PinWouldMove { .. } => "ask for `writePath: node-config`, which moves it by a setting of Cilium (ipam `kubernetes`, 1.13 and later); or drain the node and re-create its Node object, or pin the block that it holds".into(),
             BlockedReason::CannotBeGivenBack(_) => "plan from the files, and the node gets a block of its pool".into(),
+            BlockedReason::LetsHeldOut(..) => "take the block from the node first, and the next plan closes the port to it".into(),
             BlockedReason::CannotBeUndone(WritePath::NodeConfig, _) => "drain the node, delete its CiliumNodeConfig `cilium-ipam-NODE`, and restart its agent".into(),
             BlockedReason::CannotBeUndone(WritePath::CiliumNode, _) => "drain the node, delete its CiliumNode, and restart its agent".into(),
             BlockedReason::CannotBeUndone(..) => "drain the node and re-create its Node object".into(),

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use super::lb::{AddressPoolChange, ServiceChange};
 use super::pairs::PortChange;
 use super::pod_pools::PodPoolChange;
+use crate::alloc::PassedOver;
 use crate::claims::ClaimGuard;
 use crate::model::{
     AddressPoolName, Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath,
@@ -105,6 +106,14 @@ impl Change {
         match self {
             Change::Node(change) => Some(change),
             Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Port(_) => None,
+        }
+    }
+
+    /// The change of a port, if it is one.
+    pub fn as_port(&self) -> Option<&PortChange> {
+        match self {
+            Change::Port(change) => Some(change),
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
         }
     }
 
@@ -246,8 +255,8 @@ impl Edit {
 pub struct PassedOverPool {
     /// The pool.
     pub pool: PoolName,
-    /// Why, as it fits after the name.
-    pub why: String,
+    /// Why.
+    pub why: PassedOver,
 }
 
 /// Why a node gets this block.

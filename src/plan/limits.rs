@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::{Action, Change, NodeChange, node_changes};
+use super::change::{Action, Change, NodeChange, Reason, node_changes};
 use super::lb::{self, Effects};
 use super::pairs::PortChange;
 use super::pod_pools::PodPoolObject;
+use crate::alloc::PassedOver;
 use crate::check::{self, NeutronOverlap, NeutronRival};
 use crate::desired::{Desired, Policy};
 use crate::model::{Hazard, LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
@@ -266,18 +267,19 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     })
 }
 
-/// Whether a node gets a block of this pool; or of another one, as this one has too little beside the subnet.
-fn gives_instead(change: &NodeChange, pool: &PoolName, desired: &Desired, observed: &Observed) -> bool {
-    let selects = || {
-        let node = observed.nodes.get(&change.node);
-        let labels = node.map(|node| &node.labels);
-        labels.zip(desired.pools.get(pool)).is_some_and(|(labels, pool)| pool.selector.matches(labels))
+/// Whether a node gets a block of this pool; or of a worse one, as this one has too little beside the subnet.
+fn gives_instead(change: &NodeChange, pool: &PoolName) -> bool {
+    let is_passed_over = || match &change.reason {
+        Reason::LowestFree { passed_over } => {
+            passed_over.iter().any(|passed| passed.pool == *pool && passed.why == PassedOver::Full)
+        }
+        Reason::Pinned
+        | Reason::MovedByPin { .. }
+        | Reason::PinnedInPart
+        | Reason::HeldElsewhere { .. }
+        | Reason::Undo => false,
     };
-    match change.action {
-        Action::Release => false,
-        Action::Assign => change.pool.as_ref() == Some(pool) || selects(),
-        Action::Update => change.pool.as_ref() == Some(pool),
-    }
+    change.action != Action::Release && (change.pool.as_ref() == Some(pool) || is_passed_over())
 }
 
 /// Pools that give addresses of a subnet of Neutron are refused as those that overlap one another are, but that is known only here.
@@ -286,7 +288,7 @@ fn over_subnets(changes: &[Change], desired: &Desired, observed: &Observed) -> V
         return Vec::new();
     }
     let gives = |change: &Change, rival: &NeutronRival<'_>| match (change, rival) {
-        (Change::Node(change), NeutronRival::Pool(name)) => gives_instead(change, name, desired, observed),
+        (Change::Node(change), NeutronRival::Pool(name)) => gives_instead(change, name),
         (Change::PodPool(change), NeutronRival::Pool(name)) => change.after.is_some() && change.pool == **name,
         (Change::AddressPool(change), NeutronRival::AddressPool(name)) => {
             change.after.is_some() && change.name.as_str() == *name

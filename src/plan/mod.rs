@@ -20,6 +20,7 @@ mod limits;
 mod node_change;
 mod overview;
 mod pairs;
+mod pairs_undo;
 mod pins;
 mod pod_pools;
 mod pool_use;

@@ -191,8 +191,7 @@ impl<'p> NodeChanges<'p> {
 
     fn source_of(&self, assigned: &Assigned) -> Source {
         let name = |id: PoolId| self.supply.pool(id).name().clone();
-        let passed_over =
-            assigned.passed_over.iter().map(|(id, why)| PassedOverPool { pool: name(*id), why: why_text(*why) });
+        let passed_over = assigned.passed_over.iter().map(|(id, why)| PassedOverPool { pool: name(*id), why: *why });
         let pool = name(assigned.pool);
         let origin = self.desired.pools.get(&pool).map(|pool| pool.origin.clone());
         Source { pool: Some(pool), origin, reason: Reason::LowestFree { passed_over: passed_over.collect() } }
@@ -211,7 +210,7 @@ impl<'p> NodeChanges<'p> {
         let each = passed_over.iter().map(|(id, why)| {
             let spoken_for = self.spoken_for.get(id).filter(|_| *why == PassedOver::Full);
             let hint = spoken_for.map(|blocks| format!(" (blocks that rest or are claimed: {blocks})"));
-            (self.supply.pool(*id).name().clone(), why_text(*why) + &hint.unwrap_or_default())
+            (self.supply.pool(*id).name().clone(), format!("{why}{}", hint.unwrap_or_default()))
         });
         BlockedReason::Exhausted(each.collect())
     }
@@ -220,14 +219,6 @@ impl<'p> NodeChanges<'p> {
 /// Whether a node with a block of one family is without one that it should get: a disabled pool gives nothing new, and that is meant.
 fn is_left_short(passed_over: &[(PoolId, PassedOver)]) -> bool {
     passed_over.iter().any(|(_, why)| matches!(why, PassedOver::Lacks(_) | PassedOver::Full))
-}
-
-fn why_text(why: PassedOver) -> String {
-    match why {
-        PassedOver::Full => "is full".to_owned(),
-        PassedOver::Disabled => "is disabled".to_owned(),
-        PassedOver::Lacks(family) => format!("gives no {family}"),
-    }
 }
 
 fn before_and_after(node: &Node, held: &PerFamily<Holding>, edit: &Edit) -> (Vec<Block>, Vec<Block>) {

@@ -12,11 +12,12 @@ use super::document::{ChangeDocument, GuardDocument};
 use super::document_edit::EditDocument;
 use super::document_lb::hazard_text;
 use super::pins::Others;
+use crate::check;
 use crate::desired::{AddressPairs, Desired, Pool};
-use crate::model::{Finding, Hazard, NodeName, ObjectRef, Rule, Severity};
+use crate::model::{Finding, Hazard, IpamMode, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Range};
 use crate::neutron::{GuardedPort, Id, Pair, PairsChange, PortSecurity};
-use crate::observed::{Node, Observed, Reading};
+use crate::observed::{ModeSeen, Node, Observed, Reading};
 
 /// What the owner of a VM's port begins with.
 const OF_VMS: &str = "compute:";
@@ -59,7 +60,7 @@ pub(super) struct PairsPlan {
 }
 
 impl PortChange {
-    fn new(node: &Node, port: &GuardedPort, change: PairsChange, cause: PortCause) -> PortChange {
+    pub(super) fn new(node: &Node, port: &GuardedPort, change: PairsChange, cause: PortCause) -> PortChange {
         let PairsChange { pairs, added, removed } = change;
         let (port, revision) = (port.id.clone(), port.revision);
         PortChange { port, node: node.name.clone(), added, removed, pairs, revision, cause }
@@ -69,16 +70,10 @@ impl PortChange {
     pub fn hazard(&self) -> Hazard {
         if self.removed.is_empty() { Hazard::None } else { Hazard::Disruptive }
     }
-
-    /// What takes it back. Which list that makes is known when it is done.
-    pub(super) fn inverted(&self) -> PortChange {
-        let PortChange { added, removed, .. } = self.clone();
-        PortChange { added: removed, removed: added, pairs: Vec::new(), cause: PortCause::Undo, ..self.clone() }
-    }
 }
 
 /// Whether a range lies in a pool of the files.
-fn is_in_pools(desired: &Desired, range: &IpNet) -> bool {
+pub(super) fn is_in_pools(desired: &Desired, range: &IpNet) -> bool {
     let mut ranges = desired.pools.values().flat_map(|pool| &pool.ranges);
     ranges.any(|own| IpNet::from(own.block).contains(range))
 }
@@ -90,11 +85,14 @@ struct Deciding<'p> {
     others: &'p Others<'p>,
     /// What this plan gives to nodes.
     given: BTreeMap<&'p NodeName, &'p [Block]>,
+    /// What any field shows for each node, whether this Cilium reads it or not: after a change of its settings, agents live in what they read before.
+    shown: BTreeMap<&'p NodeName, BTreeSet<IpNet>>,
     plan: PairsPlan,
 }
 
 pub(super) fn plan(desired: &Desired, observed: &Observed, others: &Others<'_>, changes: &[Change]) -> PairsPlan {
-    let mut deciding = Deciding { desired, observed, others, given: BTreeMap::new(), plan: PairsPlan::default() };
+    let (given, shown) = (BTreeMap::new(), BTreeMap::new());
+    let mut deciding = Deciding { desired, observed, others, given, shown, plan: PairsPlan::default() };
     if desired.policy.address_pairs == AddressPairs::Ignored {
         return deciding.plan;
     }
@@ -113,6 +111,9 @@ pub(super) fn plan(desired: &Desired, observed: &Observed, others: &Others<'_>, 
     }
     let gives = node_changes(changes).filter(|change| change.action != Action::Release);
     deciding.given = gives.map(|change| (&change.node, change.after.as_slice())).collect();
+    for (node, block) in observed.shown_blocks() {
+        deciding.shown.entry(node).or_default().insert(IpNet::from(block));
+    }
     deciding.nodes_without_vm();
     for (vm, nodes) in vms(observed) {
         match (nodes.as_slice(), seen.get(&vm)) {
@@ -173,17 +174,11 @@ impl Deciding<'_> {
     }
 
     fn ports(&mut self, node: &Node, vm: &Id, ports: &[GuardedPort]) {
-        let mut of_vm: Vec<&GuardedPort> = ports.iter().filter(|port| port.device_owner.starts_with(OF_VMS)).collect();
-        let all = of_vm.len();
-        // Everything leaves the others.
-        of_vm.retain(|port| port.security == PortSecurity::On);
-        if of_vm.is_empty() && all > 0 {
-            return;
-        }
+        let of_vm: Vec<&GuardedPort> = ports.iter().filter(|port| port.device_owner.starts_with(OF_VMS)).collect();
         let is_of_node =
             |port: &GuardedPort| port.fixed_ips.iter().any(|fixed| node.addresses.contains(&fixed.ip_address));
         // A further NIC of the VM may be a Pod's.
-        let of_node: Vec<&GuardedPort> = match of_vm.as_slice() {
+        let mut of_node: Vec<&GuardedPort> = match of_vm.as_slice() {
             [only] => vec![only],
             several => several.iter().copied().filter(|port| is_of_node(port)).collect(),
         };
@@ -195,6 +190,8 @@ impl Deciding<'_> {
             let help = "see that the credentials are of the VM's project and region";
             return self.tell(node, "address-pairs-no-port", message, help);
         }
+        // Everything leaves the others.
+        of_node.retain(|port| port.security == PortSecurity::On);
         let unreadable = self.observed.unreadable(node).map(str::to_owned);
         if let Some(why) = &unreadable {
             let message = format!("what it holds cannot be read, so its port keeps its pairs: {}", why.escape_debug());
@@ -202,11 +199,20 @@ impl Deciding<'_> {
         }
         let candidates = self.candidates(node);
         // What any field shows is not taken back, though it may not be let out.
-        let shown: BTreeSet<IpNet> = candidates.iter().chain(&node.shown).copied().map(IpNet::from).collect();
+        let mut shown: BTreeSet<IpNet> = candidates.iter().copied().map(IpNet::from).collect();
+        shown.extend(self.shown.get(&node.name).into_iter().flatten());
         let wanted = self.wanted(node, &candidates);
+        let doubt = self.doubt(node);
         for port in of_node {
-            let is_stale = |range: &IpNet| unreadable.is_none() && !shown.contains(range) && self.is_ours(range);
-            match port.change(&wanted, is_stale) {
+            let looks_stale = |range: &IpNet| unreadable.is_none() && !shown.contains(range) && self.is_ours(range);
+            let mut ranges = port.pairs.iter().filter_map(|pair| pair.own_range(&port.mac_address));
+            let kept = doubt.as_ref().filter(|_| ranges.any(|range| looks_stale(&range)));
+            let change = port.change(&wanted, |range| doubt.is_none() && looks_stale(range));
+            if let Some(why) = kept {
+                let message = format!("its port {} keeps pairs that look stale, because {why}", port.id);
+                self.tell(node, "address-pairs-kept", message, "they go once all can be seen");
+            }
+            match change {
                 Some(change) => {
                     let kept = wanted.difference(&change.added);
                     let seen = kept.chain(&change.removed).copied().collect();
@@ -220,11 +226,20 @@ impl Deciding<'_> {
         }
     }
 
+    /// Why nobody knows that a range is of no use to the node or to others.
+    fn doubt(&self, node: &Node) -> Option<String> {
+        let lives_in_cilium_node =
+            matches!(self.observed.cilium.mode(), ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool));
+        if lives_in_cilium_node && !self.observed.cilium_nodes.contains_key(&node.name) {
+            return Some("its CiliumNode is not there".to_owned());
+        }
+        let blind = self.observed.blind_spots.first().map(|spot| format!("{} cannot be read", spot.kind.resource()));
+        blind.or_else(|| check::neutron_trouble(self.desired, self.observed).map(|trouble| trouble.to_string()))
+    }
+
     /// What Pods of the node have addresses of, or will.
     fn candidates(&self, node: &Node) -> BTreeSet<Block> {
-        let mut blocks: BTreeSet<Block> = self.observed.lives_in(&node.name).into_iter().collect();
-        let held = self.observed.holds(node);
-        blocks.extend(held.iter().filter(|holding| holding.reading == Reading::Read).map(|holding| holding.block));
+        let mut blocks = in_use(self.observed, node);
         blocks.extend(self.given.get(&node.name).into_iter().flat_map(|blocks| blocks.iter()));
         blocks
     }
@@ -233,7 +248,7 @@ impl Deciding<'_> {
     fn wanted(&mut self, node: &Node, candidates: &BTreeSet<Block>) -> BTreeSet<IpNet> {
         let mut wanted = BTreeSet::new();
         for block in candidates.iter().copied() {
-            match self.obstacle(node, block) {
+            match obstacle(self.desired, self.others, node, block) {
                 None => drop(wanted.insert(IpNet::from(block))),
                 Some(why) => {
                     let message = format!("its port is not made to let {block} out: {why}");
@@ -249,20 +264,9 @@ impl Deciding<'_> {
         wanted
     }
 
-    /// Whoever writes a block to a node must not open its port for what is somebody else's.
-    fn obstacle(&self, node: &Node, block: Block) -> Option<String> {
-        if !is_in_pools(self.desired, &IpNet::from(block)) {
-            return Some("it is of no pool of the files".to_owned());
-        }
-        if let Some(other) = self.others.holder(block, &node.name) {
-            return Some(format!("node `{other}` shows it, too"));
-        }
-        self.others.uses(block).then(|| "something else than nodes has addresses of it".to_owned())
-    }
-
     /// Whether a range is a block as the pools give them, and of nobody else: not some address in a pool that somebody lets out for his own ends.
     fn is_ours(&self, range: &IpNet) -> bool {
-        let Ok(block) = range.to_string().parse::<Block>() else { return false };
+        let Some(block) = block_of(range) else { return false };
         let gives = |pool: &Pool| {
             let reserves = |reserved: &Range| reserved.overlaps(&block.range());
             pool.contains(block)
@@ -273,16 +277,27 @@ impl Deciding<'_> {
     }
 }
 
-/// What an undo plan asks for of ports. What stands in the file is not trusted: it is about the files' pools alone.
-pub(super) fn undone(saved: &ChangeDocument, desired: &Desired, observed: &Observed) -> Option<PortChange> {
-    let EditDocument::AddressPairs { add, remove } = &saved.edit else { return None };
-    let (node, port) = observed.port(&saved.name.parse().ok()?)?;
-    let (add, remove) = (ranges(add)?, ranges(remove)?);
-    if !add.iter().chain(&remove).all(|range| is_in_pools(desired, range)) {
-        return None;
+/// What Pods of a node have addresses of, or may get addresses of at any moment.
+pub(super) fn in_use(observed: &Observed, node: &Node) -> BTreeSet<Block> {
+    let held = observed.holds(node);
+    let read = held.iter().filter(|holding| holding.reading == Reading::Read).map(|holding| holding.block);
+    read.chain(observed.lives_in(&node.name)).collect()
+}
+
+/// Why the port of a node is not opened for a block: whoever writes one to a node must not get what is somebody else's.
+pub(super) fn obstacle(desired: &Desired, others: &Others<'_>, node: &Node, block: Block) -> Option<String> {
+    if !is_in_pools(desired, &IpNet::from(block)) {
+        return Some("it is of no pool of the files".to_owned());
     }
-    let change = port.change(&add, |range| remove.contains(range))?;
-    (change.added == add && change.removed == remove).then(|| PortChange::new(node, port, change, PortCause::Undo))
+    if let Some(other) = others.holder(block, &node.name) {
+        return Some(format!("node `{other}` shows it, too"));
+    }
+    others.uses(block).then(|| "something else than nodes has addresses of it".to_owned())
+}
+
+/// The same as a block; `None` where bits below its prefix are set.
+pub(super) fn block_of(range: &IpNet) -> Option<Block> {
+    range.to_string().parse().ok()
 }
 
 /// Whether a port lets out what was planned.
@@ -307,7 +322,7 @@ pub(super) fn unseen(observed: &Observed) -> Option<String> {
     }
 }
 
-fn ranges(texts: &[String]) -> Option<BTreeSet<IpNet>> {
+pub(super) fn ranges(texts: &[String]) -> Option<BTreeSet<IpNet>> {
     texts.iter().map(|text| text.parse().ok()).collect()
 }
 

@@ -8,7 +8,7 @@ use super::document::{ChangeDocument, Intent, PlanDocument};
 use super::document_edit::EditDocument;
 use super::lb::{self, Effects};
 use super::pins::Others;
-use super::{Plan, digest, pairs};
+use super::{Plan, digest, pairs_undo};
 use crate::check;
 use crate::desired::Desired;
 use crate::model::{Finding, Hazard, NodeName, Waiver};
@@ -49,8 +49,17 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
             None => {}
         }
     }
-    let ports = saved.changes.iter().filter_map(|wanted| pairs::undone(wanted, desired, observed));
-    plan.changes.extend(ports.map(|change| Change::Port(Box::new(change))));
+    let taken = undoing.taken(saved);
+    let of_ports = saved
+        .changes
+        .iter()
+        .filter_map(|wanted| pairs_undo::undone(wanted, &taken, desired, observed, &undoing.others));
+    for port in of_ports {
+        match port {
+            Ok(change) => plan.changes.push(Change::Port(Box::new(change))),
+            Err(blocked) => plan.blocked.push(blocked),
+        }
+    }
     plan.refusals = super::refusals(&plan.changes, &plan.effects, desired, observed);
     plan
 }
@@ -100,6 +109,18 @@ impl Undoing<'_> {
             guard,
             origin: None,
         }))
+    }
+
+    /// What is taken from nodes, or was when an undo was interrupted.
+    fn taken(&self, saved: &PlanDocument) -> BTreeMap<NodeName, BTreeSet<Block>> {
+        let of_node = |wanted: &ChangeDocument| {
+            let node = self.observed.nodes.get(&wanted.name.parse::<NodeName>().ok()?)?;
+            let (to, from) = (values(&wanted.edit)?, values(wanted.undo.as_ref()?)?);
+            let left = blocks(&to);
+            let taken = blocks(&from).into_iter().filter(|block| !left.contains(block)).collect();
+            (node.uid == wanted.guard.uid).then(|| (node.name.clone(), taken))
+        };
+        saved.changes.iter().filter(|wanted| wanted.kind == "Node").filter_map(of_node).collect()
     }
 
     /// Why a block may not be given back: somebody else has it by now, or the files would not give it.
@@ -166,10 +187,8 @@ impl PlanDocument {
             false => super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
         };
         undone.extend(of_nodes);
-        undone.extend(changes.iter().filter_map(|change| match change {
-            Change::Port(change) => Some(Change::Port(Box::new(change.inverted()))),
-            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
-        }));
+        let (of_ports, open_ports) = pairs_undo::inverted(changes);
+        undone.extend(of_ports);
         let blocked = nodes().filter(|change| change.undo.is_none()).map(|change| Blocked {
             target: Target::Node(change.node.clone()),
             reason: BlockedReason::CannotBeUndone(change.edit.write_path(), change.after.clone()),
@@ -180,7 +199,7 @@ impl PlanDocument {
             Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => None,
         });
         let by_files = |target| Blocked { target, reason: BlockedReason::UndoneByFiles, origin: None };
-        let blocked = blocked.chain(of_pod_pools.map(by_files));
+        let blocked = blocked.chain(of_pod_pools.map(by_files)).chain(open_ports);
         let limits = super::exceeded_limits(&undone, &desired.policy, observed).into_iter().map(Waiver::Limit);
         let plan = Plan {
             waivers: limits.chain(lb_waivers(changes, &undone, &effects, observed)).collect(),

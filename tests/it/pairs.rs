@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::slice;
 
-use cilium_ipam::model::{Hazard, Severity};
-use cilium_ipam::neutron::{GuardedPort, Id};
-use cilium_ipam::observed::Observed;
+use cilium_ipam::model::{Hazard, IpamMode, Severity};
+use cilium_ipam::neutron::{GuardedPort, Id, PortSecurity};
+use cilium_ipam::observed::{BlindSpot, Observed, ObservedKind};
 use cilium_ipam::plan::{Change, Plan, PortChange};
 use serde_json::{Value, json};
 
@@ -122,6 +122,54 @@ fn nothing_is_taken_back_where_something_cannot_be_read() {
     assert!(ports(&plan).is_empty() && finding(&plan, "address-pairs-homes-unknown").severity == Severity::Error);
 }
 
+/// After a change of Cilium's settings, agents live in what they read before.
+#[test]
+fn what_a_cilium_node_shows_stays_and_nothing_goes_without_one() {
+    let shows = |spec: &str| {
+        format!(
+            r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{{"name":"n"}},"spec":{{"ipam":{spec}}}}}"#
+        )
+    };
+    let list = r#"{"podCIDRs":["10.20.7.0/24"]}"#;
+    let allocated = r#"{"pools":{"allocated":[{"pool":"default","cidrs":["10.20.7.0/24"]}]}}"#;
+    let let_out = || vec![port(&["10.20.7.0/24", "10.20.9.0/24"])];
+    for (mode, spec) in
+        [(IpamMode::MultiPool, list), (IpamMode::ClusterPool, allocated), (IpamMode::Kubernetes, allocated)]
+    {
+        let mut seen_so = seen(&[vm("n", ""), shows(spec)], let_out());
+        seen_so.cilium.mode_said = Some(mode);
+        let removed = change(&planned(&rack(), &seen_so)).1;
+        assert_eq!(removed, ["10.20.9.0/24"], "{mode:?} {spec}");
+    }
+    for mode in [IpamMode::MultiPool, IpamMode::ClusterPool] {
+        let mut without = seen(&[vm("n", "")], let_out());
+        without.cilium.mode_said = Some(mode);
+        let plan = planned(&rack(), &without);
+        assert!(ports(&plan).iter().all(|change| change.removed.is_empty()), "{mode:?} {plan:#?}");
+        assert!(finding(&plan, "address-pairs-kept").message.contains("its CiliumNode is not there"));
+    }
+}
+
+#[test]
+fn a_pair_stays_while_not_all_can_be_seen_and_nodes_get_blocks_all_the_same() {
+    let items = [vm("n", "10.20.7.0/24"), super::support::node("new", "a", "")];
+    let mut blind = seen(&items, vec![port(&["10.20.9.0/24"])]);
+    let why = "forbidden".to_owned();
+    blind.blind_spots.push(BlindSpot { kind: ObservedKind::LoadBalancerPool, why });
+    let subnet = super::subnets::subnet_pool("vm", super::subnets::SUBNET);
+    let unread = seen(&items, vec![port(&["10.20.9.0/24"])]);
+    let with_subnet: Vec<String> = rack().into_iter().chain([subnet]).collect();
+    for (documents, observed, said) in [
+        (rack().to_vec(), blind, "ciliumloadbalancerippools.cilium.io cannot be read"),
+        (with_subnet, unread, "was not asked"),
+    ] {
+        let plan = planned(&documents, &observed);
+        assert_eq!(change(&plan), (vec!["10.20.7.0/24".to_owned()], vec![]));
+        let kept = &finding(&plan, "address-pairs-kept").message;
+        assert!(plan.refusals.is_empty() && kept.contains(said), "{kept} {:?}", plan.refusals);
+    }
+}
+
 #[test]
 fn two_nodes_that_are_the_same_vm_are_left_alone() {
     let nodes = [vm("old", "10.20.0.0/24"), vm("new", "10.20.1.0/24")];
@@ -173,6 +221,11 @@ fn of_several_ports_the_nodes_own_one_changes() {
             format!("\"status\":{{\"addresses\":[{{\"type\":\"InternalIP\",\"address\":\"{address}\"}}]}},\"spec\"");
         vm("n", "10.20.7.0/24").replace("\"spec\"", &status)
     };
+    // Everything leaves the node's own port, and what another one lets out is a Pod's.
+    let mut open = both();
+    open[1].security = PortSecurity::Off;
+    let plan = planned(&rack(), &seen(&[addressed("198.51.100.7")], open));
+    assert!(ports(&plan).is_empty() && plan.findings.is_empty(), "{plan:#?}");
     let plan = planned(&rack(), &seen(&[addressed("198.51.100.7")], both()));
     assert_eq!(ports(&plan).iter().map(|change| change.port.to_string()).collect::<Vec<_>>(), [third]);
     for (node, ports_seen) in [(addressed("203.0.113.1"), both()), (vm("n", "10.20.7.0/24"), vec![])] {

@@ -13,7 +13,7 @@ pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
 pub const OTHER: &str = "9d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
 
-fn subnet_pool(name: &str, subnet: &str) -> String {
+pub fn subnet_pool(name: &str, subnet: &str) -> String {
     pool(name, &format!("{{neutron: {{network: {NETWORK}, subnet: {subnet}}}}}"))
 }
 
@@ -193,8 +193,15 @@ fn a_pool_that_a_subnet_leaves_nothing_of_is_no_reason_to_take_another_one() {
     let plan = planned(&[of_nodes("10.1.0.0/16"), other.clone(), subnet_pool("vm", SUBNET)], &observed);
     assert_eq!(plan.refusals[0].rule.0, "neutron-overlap", "{plan:#?}");
     let of_others = pool("rack", "{cidrs: [10.1.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}");
-    let plan = planned(&[of_others, other, subnet_pool("vm", SUBNET)], &observed);
+    let plan = planned(&[of_others, other.clone(), subnet_pool("vm", SUBNET)], &observed);
     assert!(plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"], "{plan:#?}");
+    // One that would not have been asked, and one that gives nothing anyway.
+    for innocent in
+        ["{cidrs: [10.1.0.0/16], blockSize: 24, priority: -2}", "{cidrs: [10.1.0.0/16], blockSize: 24, disabled: true}"]
+    {
+        let plan = planned(&[pool("rack", innocent), other.clone(), subnet_pool("vm", SUBNET)], &observed);
+        assert!(plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"], "{innocent}: {plan:#?}");
+    }
 }
 
 #[test]

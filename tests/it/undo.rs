@@ -92,7 +92,8 @@ fn what_stands_in_an_undo_plan_is_not_trusted() {
 }
 
 /// Whoever can write the file can make its digest fit.
-fn forge(folder: &Folder, file: &str, change: impl Fn(&mut Value)) {
+/// Changes a saved plan, and makes its digest fit.
+pub fn forge(folder: &Folder, file: &str, change: impl Fn(&mut Value)) {
     let mut plan: Value = serde_json::from_str(&folder.read(file)).unwrap();
     change(&mut plan);
     plan["digest"] = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string()).unwrap().digest.into();

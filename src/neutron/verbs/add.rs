@@ -24,6 +24,32 @@ pub struct Added {
     pub port: Port,
     /// What an interface gets of it.
     pub outcome: IpamOutcome,
+    /// Whether more than this one may be there.
+    pub left: Left,
+}
+
+/// Nothing that a Pod may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAdded {
+    /// Why.
+    pub error: CniError,
+    /// Whether something is there all the same.
+    pub left: Left,
+}
+
+/// What may be at Neutron besides what was told, now or later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// A port that was not answered for, or that could not be taken back.
+    Perhaps,
+}
+
+impl From<NotAdded> for CniError {
+    fn from(not: NotAdded) -> CniError {
+        not.error
+    }
 }
 
 /// Makes the port, or finds the one that was made, and says what the interface gets. What this run made is taken back when anything fails,
@@ -37,18 +63,21 @@ pub fn add<N: Neutron + Patience>(
     wish: &Wish,
     identity: &Identity,
     run: &RunId,
-) -> Result<Added, CniError> {
+) -> Result<Added, NotAdded> {
     let adding = Adding { neutron, wish, identity, run, made: Cell::new(Made::Nothing) };
     let added = adding.port().map_err(CniError::from).and_then(|port| {
         let outcome = outcome(neutron, wish, &port)?;
-        Ok(Added { port, outcome })
+        Ok(Added { port, outcome, left: adding.made.get().left() })
     });
     added.map_err(|error| match adding.made.get() {
-        Made::Nothing => error,
+        Made::Nothing => NotAdded { error, left: Left::Nothing },
         made => match take_back(last, identity, run, made) {
-            Ok(()) => error,
+            Ok(()) => NotAdded { error, left: made.left() },
             // It is found by its name when garbage is collected.
-            Err(why) => error.and_also(&format!("and a port of {} may be left: {why}", identity.device)),
+            Err(why) => {
+                let error = error.and_also(&format!("and a port of {} may be left: {why}", identity.device));
+                NotAdded { error, left: Left::Perhaps }
+            }
         },
     })
 }
@@ -62,6 +91,15 @@ enum Made {
     Ports,
     /// It was not told; what it asked for may still be done.
     Perhaps,
+}
+
+impl Made {
+    fn left(self) -> Left {
+        match self {
+            Made::Nothing | Made::Ports => Left::Nothing,
+            Made::Perhaps => Left::Perhaps,
+        }
+    }
 }
 
 /// Ports of this attachment that this run made; one that was there before may be in use.

@@ -9,7 +9,7 @@ mod outcome;
 use super::api::{Neutron, NeutronError, Port, PortFilter};
 use super::identity::Identity;
 
-pub use add::{Added, add};
+pub use add::{Added, Left, NotAdded, add};
 pub use check::check;
 pub use delete::delete;
 pub use garbage::{Collected, collect_garbage};

@@ -53,6 +53,7 @@ fn link(id: &str, index: u32, kind: Kind) -> Link {
         permanent: is_device.then_some(mac),
         pci: is_device.then(|| format!("0000:00:{index:02x}.0").parse().unwrap()),
         driver: Some(id.to_owned()),
+        device: None,
         kind,
         state: State::Down,
         modes: 0,
@@ -159,8 +160,11 @@ impl Machine {
         let is_in_use = |machine: &mut Machine, name: &str| {
             link.other_names.contains(name) || machine.at(goes_to).iter().any(|other| other.is_called(name))
         };
+        let is_called_so =
+            |machine: &mut Machine, name: &String| machine.at(goes_to).iter().any(|other| other.is_called(name));
+        let keeps_a_taken_name = goes_to != place && link.other_names.iter().any(|name| is_called_so(self, name));
         let refuses = name.as_ref().is_some_and(|name| is_in_use(self, name));
-        if refuses && (goes_to == place || is_in_use(self, &link.name)) {
+        if keeps_a_taken_name || refuses && (goes_to == place || is_in_use(self, &link.name)) {
             self.at(place).push(link);
             return Err(Exists);
         }
@@ -361,6 +365,17 @@ fn a_name_that_somebody_took_is_his() {
     let (back, _) = machine.now("nic0").unwrap();
     assert_eq!(back.name, Mark::new("net", &attachment()).spare_name());
     assert_eq!(machine.now("newcomer").unwrap().0.name, "nic0");
+}
+
+#[test]
+fn another_name_that_somebody_took_is_his() {
+    let mut machine = Machine { pod: Some(Vec::new()), ..Machine::new(&mut Rng::with_seed(1)) };
+    machine.node[0].other_names = BTreeSet::from(["enp4", "wan"].map(str::to_owned));
+    machine.add(&what_is_given(), &mut Fuse(100)).unwrap();
+    machine.node.push(Link { other_names: BTreeSet::from(["wan".to_owned()]), ..link("newcomer", 9, Kind::Veth) });
+    machine.take_back(&mut Fuse(100)).unwrap();
+    let (back, _) = machine.now("nic0").unwrap();
+    assert_eq!((back.name.as_str(), back.other_names), ("nic0", BTreeSet::from(["enp4".to_owned()])));
 }
 
 #[test]

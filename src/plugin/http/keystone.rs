@@ -98,7 +98,8 @@ fn network_url(catalog: &Value, cloud: &Cloud) -> Result<String, NeutronError> {
         return Err(NeutronError::Misconfigured(format!("{} network services, and no region says which", urls.len())));
     }
     let url = urls.first().map(|url| (*url).to_owned());
-    let is_url = |url: &String| url.starts_with("https://") || url.starts_with("http://");
+    // It is shown where it does not answer, so nobody's password may be in it.
+    let is_url = |url: &String| (url.starts_with("https://") || url.starts_with("http://")) && !url.contains('@');
     url.filter(is_url).ok_or_else(|| {
         let region = cloud.region.as_deref().unwrap_or("any");
         NeutronError::Misconfigured(format!(
@@ -125,5 +126,9 @@ mod tests {
         assert!(matches!(network_url(&catalog, &cloud), Err(NeutronError::Misconfigured(_))));
         cloud.interface = "internal".to_owned();
         assert_eq!(network_url(&catalog, &cloud).unwrap(), "http://i:9696");
+        let hostile =
+            json!([{"type": "network", "endpoints": [endpoint("internal", "one", "http://u:hunter2@i:9696")]}]);
+        let refused = network_url(&hostile, &cloud).unwrap_err().to_string();
+        assert!(!refused.contains("hunter2"), "{refused}");
     }
 }

@@ -14,7 +14,7 @@ allowed_address_pairs of the VM's port, as the configurations of its networks as
 
 Usage: neutron-node [OPTIONS]
 
-      --networks DIR        configurations of networks [/etc/cni/net.d]
+      --networks DIR        configurations of networks; may be repeated [/etc/cni/net.d]
       --results DIR         what a runtime remembers; may be repeated
                             [/var/lib/cni/results and /var/lib/cni/multus/results]
       --interval SECONDS    how often the node's files are looked at [5]
@@ -44,7 +44,7 @@ pub(super) enum Request {
 /// How often, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
-    pub(super) networks: PathBuf,
+    pub(super) networks: Vec<PathBuf>,
     pub(super) results: Vec<PathBuf>,
     pub(super) interval: Duration,
     pub(super) look: Duration,
@@ -75,7 +75,7 @@ impl Arguments {
     /// Reads them; `node_name` is what the environment says.
     pub(super) fn read(mut parser: Parser, node_name: Option<String>) -> Result<Request, lexopt::Error> {
         let mut arguments = Arguments {
-            networks: "/etc/cni/net.d".into(),
+            networks: Vec::new(),
             results: Vec::new(),
             interval: Duration::from_secs(5),
             look: Duration::from_mins(1),
@@ -91,7 +91,7 @@ impl Arguments {
             match argument {
                 Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
                 Arg::Short('V') | Arg::Long("version") => return Ok(Request::Version),
-                Arg::Long("networks") => arguments.networks = parser.value()?.into(),
+                Arg::Long("networks") => arguments.networks.push(parser.value()?.into()),
                 Arg::Long("results") => arguments.results.push(parser.value()?.into()),
                 Arg::Long("interval") => arguments.interval = seconds(&mut parser)?,
                 Arg::Long("look") => arguments.look = seconds(&mut parser)?,
@@ -105,6 +105,9 @@ impl Arguments {
                 Arg::Long("state-directory") => state = parser.value()?.into(),
                 other => return Err(other.unexpected()),
             }
+        }
+        if arguments.networks.is_empty() {
+            arguments.networks.push("/etc/cni/net.d".into());
         }
         if arguments.results.is_empty() {
             arguments.results = ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from).to_vec();
@@ -152,7 +155,10 @@ mod tests {
             assert!(read(bad, None).is_err(), "{bad:?}");
         }
         assert!(read(&["--pod-cidrs-on", "a b"], Some("n")).is_err());
+        let Ok(Request::Run(arguments)) = read(&["--networks=/a", "--networks", "/b"], None) else { panic!() };
+        assert_eq!(arguments.networks, ["/a", "/b"].map(PathBuf::from));
         let Ok(Request::Run(arguments)) = read(&["--pod-cidrs-on", "eth0"], Some("n")) else { panic!() };
+        assert_eq!(arguments.networks, [PathBuf::from("/etc/cni/net.d")]);
         assert_eq!(arguments.pod_cidrs.unwrap().on, GuardedInterface::Interface("eth0".parse().unwrap()));
     }
 }

@@ -91,7 +91,9 @@ impl Daemon {
     /// Looks at everything once; how many faults there were.
     fn round(&mut self) -> usize {
         let mut rounds: Vec<(String, Result<Round, CniError>)> = Vec::new();
-        match networks(&self.arguments.networks) {
+        let listed = networks(&self.arguments.networks);
+        let is_whole = listed.as_ref().is_ok_and(|networks| networks.values().all(Result::is_ok));
+        match listed {
             Err(fault) => rounds.push(("networks".to_owned(), Err(fault))),
             Ok(networks) => {
                 for (name, settings) in forsaken(&networks).into_iter().chain(networks) {
@@ -104,6 +106,11 @@ impl Daemon {
         if let Some(wanted) = &self.arguments.pod_cidrs {
             let memory = self.memories.entry("pod CIDRs".to_owned()).or_default();
             rounds.push(("pod CIDRs".to_owned(), pod_cidrs::keep(wanted, memory, self.arguments.look)));
+        }
+        if !is_whole {
+            // Nobody looked at these.
+            let unlisted = self.said.keys().filter(|name| !rounds.iter().any(|(round, _)| round == *name));
+            rounds.extend(unlisted.map(|name| (name.clone(), Ok(Round::NotDue))).collect::<Vec<_>>());
         }
         self.tell(rounds);
         self.said.len()

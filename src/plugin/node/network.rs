@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::arguments::Arguments;
 use super::garbage;
-use super::pairs::{PairsKeeper, addresses_of};
+use super::pairs::{NotLetOut, PairsKeeper, addresses_of};
 use super::say;
 use crate::neutron::cni::{Arguments as CniArguments, Attachment, CniError, ErrorCode};
 use crate::neutron::{
-    Chores, Id, Identity, KeptFacts, MadeFor, Neutron, NeutronError, Owner, PoolPorts, PooledPort, Port, PortFilter,
-    RunId, Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
+    Added, Chores, Id, Identity, KeptFacts, Left, MadeFor, Neutron, NeutronError, Owner, PoolPorts, PooledPort, Port,
+    PortFilter, RunId, Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
 };
 use crate::plugin::http::HttpNeutron;
 use crate::plugin::login::Keeping;
@@ -264,8 +264,7 @@ impl<'l> Look<'l> {
         // The next look goes on; what is begun is ended.
         let mut outcome = Ok(());
         while outcome.is_ok() && count < needs.make && Instant::now() + FOR_A_PORT < self.until {
-            outcome = match memory.full.filter(|full| addresses.len() + 1 >= full.addresses && full.at.elapsed() < LATE)
-            {
+            outcome = match memory.full.filter(|full| self.is_full(*full, addresses)) {
                 Some(_) => Err(no_room(addresses.len())),
                 None => self.make(&mut made, pairs, addresses, memory),
             };
@@ -276,6 +275,12 @@ impl<'l> Look<'l> {
             say(&self.name, &format!("{count} {ports} more in the warm pool"));
         }
         outcome
+    }
+
+    /// Whether one address more would be too many, as far as it was seen lately and is asked for at all.
+    fn is_full(&self, full: Full, addresses: &BTreeSet<IpAddr>) -> bool {
+        let lets_addresses_out = self.chores.pairs.as_ref().is_some_and(|pairs| pairs.ranges.is_none());
+        lets_addresses_out && addresses.len() + 1 >= full.addresses && full.at.elapsed() < LATE
     }
 
     fn make(
@@ -290,35 +295,36 @@ impl<'l> Look<'l> {
         let place = &identity.device;
         pool.intend(place)?;
         let added = add(&self.neutron, &self.last, &self.wish, &identity, &RunId::new(fastrand::u64(..)));
-        let port = added.inspect_err(|why| self.unmade(place, why))?.port;
+        let Added { port, left, .. } = added.inspect_err(|not| self.unmade(place, not.left))?;
         let own: Vec<IpAddr> = port.fixed_ips.iter().map(|fixed| fixed.ip_address).collect();
         addresses.extend(&own);
         let pooled = PooledPort { port, made_for: MadeFor::of(&self.wish) };
         made.push(pooled.clone());
         let is_out = self.keep_facts(made).and_then(|()| {
-            pairs.map_or(Ok(()), |pairs| pairs.keep(&self.neutron, addresses)).inspect_err(|why| {
-                let is_full = why.code == ErrorCode::Refused;
-                memory.full = is_full.then(|| Full { at: Instant::now(), addresses: addresses.len() });
-            })
+            let Some(Err(not)) = pairs.map(|pairs| pairs.keep(&self.neutron, addresses)) else { return Ok(()) };
+            let is_full = matches!(not, NotLetOut::Full(_));
+            memory.full = is_full.then(|| Full { at: Instant::now(), addresses: addresses.len() });
+            Err(not.into())
         });
         let kept = is_out.and_then(|()| {
             pool.made(place, &pooled)?;
             pool.put(place, &pooled.port.id)
         });
-        kept.inspect_err(|why| {
+        kept.inspect_err(|_| {
             made.pop();
             addresses.retain(|address| !own.contains(address));
             // If this fails, the next look does it.
             if delete(&self.last, &identity).is_ok() {
-                self.unmade(place, why);
+                self.unmade(place, left);
             }
         })
     }
 
-    /// A port that is not there, and will not be. Where Neutron did not answer, it may still come.
-    fn unmade(&self, place: &str, why: &CniError) {
-        if why.code != ErrorCode::TryAgainLater {
-            self.place.pool().fulfil(place);
+    /// A port that is not there, and will not be. One that may come late is looked for.
+    fn unmade(&self, place: &str, left: Left) {
+        match left {
+            Left::Nothing => self.place.pool().fulfil(place),
+            Left::Perhaps => {}
         }
     }
 

@@ -1,8 +1,8 @@
 //! The networks of a node whose addresses are Neutron's: found where runtimes find them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde_json::Value;
 
@@ -20,16 +20,11 @@ const PLUGIN: &str = "ipam-neutron";
 /// By their names; a file that cannot be read is told by its own.
 pub(super) type Networks = BTreeMap<String, Result<Settings, CniError>>;
 
-/// Those of a folder.
-pub(super) fn networks(folder: &Path) -> Result<Networks, CniError> {
-    let unreadable = |why| files::fault(&folder.display().to_string(), &why);
+/// Those of all folders.
+pub(super) fn networks(folders: &[PathBuf]) -> Result<Networks, CniError> {
     let mut networks = Networks::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let is_one = path.extension().is_some_and(|end| ENDS.iter().any(|known| end == *known));
-        if !is_one {
-            continue;
-        }
+    let files: Vec<Vec<PathBuf>> = folders.iter().map(|folder| configurations(folder)).collect::<Result<_, _>>()?;
+    for path in files.into_iter().flatten() {
         for (name, read) in of_file(&path) {
             let is_other = networks.get(&name).is_some_and(|known| *known != read);
             let twice = || {
@@ -44,6 +39,15 @@ pub(super) fn networks(folder: &Path) -> Result<Networks, CniError> {
         }
     }
     Ok(networks)
+}
+
+/// The files of a folder that runtimes would read.
+fn configurations(folder: &Path) -> Result<Vec<PathBuf>, CniError> {
+    let unreadable = |why| files::fault(&folder.display().to_string(), &why);
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(unreadable)?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    let is_one = |path: &PathBuf| path.extension().is_some_and(|end| ENDS.iter().any(|known| end == *known));
+    Ok(paths.filter(is_one).collect())
 }
 
 /// Warm pools of networks that nobody configures any more, and how many ports they have: nobody else looks after these. With a file that cannot be
@@ -120,7 +124,7 @@ mod tests {
         write("4.conf.bak", &json!({"cniVersion": "1.1.0", "name": "four", "ipam": {"type": "ipam-neutron"}}));
         write("5.json", &json!({"name": "five", "ipam": {"type": "ipam-neutron"}}));
         fs::write(folder.path().join("6.conf"), "{").unwrap();
-        let networks = networks(folder.path()).unwrap();
+        let networks = networks(&[folder.path().to_owned()]).unwrap();
         let five = folder.path().join("5.json").display().to_string();
         let told: Vec<(&str, bool)> = networks.iter().map(|(name, read)| (name.as_str(), read.is_ok())).collect();
         let six = folder.path().join("6.conf").display().to_string();
@@ -141,7 +145,7 @@ mod tests {
         let port = serde_json::from_value(json!({"id": id, "network_id": id})).unwrap();
         let made_for = MadeFor::of(&settings.wish(&Arguments::default()).unwrap());
         let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
-        let told = || forsaken(&networks(folder.path()).unwrap()).into_keys().collect::<Vec<_>>();
+        let told = || forsaken(&networks(&[folder.path().to_owned()]).unwrap()).into_keys().collect::<Vec<_>>();
         pools.iter().for_each(|pool| pool.lay_out().unwrap());
         assert_eq!(told(), [""; 0]);
         let pooled = PooledPort { port, made_for };

@@ -15,6 +15,28 @@ use crate::plugin::http::HttpNeutron;
 use crate::plugin::kept;
 use crate::plugin::place::Place;
 
+/// Why not all is let out.
+pub(super) enum NotLetOut {
+    /// Neutron lets a port have no more pairs.
+    Full(CniError),
+    /// Anything else.
+    Other(CniError),
+}
+
+impl From<CniError> for NotLetOut {
+    fn from(why: CniError) -> NotLetOut {
+        NotLetOut::Other(why)
+    }
+}
+
+impl From<NotLetOut> for CniError {
+    fn from(not: NotLetOut) -> CniError {
+        match not {
+            NotLetOut::Full(why) | NotLetOut::Other(why) => why,
+        }
+    }
+}
+
 /// Keeps the pairs of one port for one purpose.
 pub(super) struct PairsKeeper {
     port: Id,
@@ -48,13 +70,13 @@ impl PairsKeeper {
     }
 
     /// Lets these addresses out, or the ranges that were asked for instead.
-    pub(super) fn keep(&self, neutron: &HttpNeutron, addresses: &BTreeSet<IpAddr>) -> Result<(), CniError> {
+    pub(super) fn keep(&self, neutron: &HttpNeutron, addresses: &BTreeSet<IpAddr>) -> Result<(), NotLetOut> {
         let wanted = self.ranges.clone().unwrap_or_else(|| addresses.iter().copied().map(IpNet::from).collect());
         self.keep_ranges(neutron, &wanted)
     }
 
     /// Lets these ranges out. As many as Neutron allows; where not all, more is tried as long as more comes through.
-    pub(super) fn keep_ranges(&self, neutron: &HttpNeutron, wanted: &BTreeSet<IpNet>) -> Result<(), CniError> {
+    pub(super) fn keep_ranges(&self, neutron: &HttpNeutron, wanted: &BTreeSet<IpNet>) -> Result<(), NotLetOut> {
         let mut missing: Option<BTreeSet<IpNet>> = None;
         loop {
             let now = self.keep_once(neutron, wanted)?;
@@ -65,7 +87,7 @@ impl PairsKeeper {
                 let message = format!("Neutron does not let port {} let out {}", self.port, list(&now));
                 let details =
                     "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
-                return Err(CniError::new(ErrorCode::Refused, message, details));
+                return Err(NotLetOut::Full(CniError::new(ErrorCode::Refused, message, details)));
             }
             missing = Some(now);
         }

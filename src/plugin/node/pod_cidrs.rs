@@ -35,7 +35,7 @@ fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
     let source = Source::File { path: wanted.clouds_file.clone(), cloud: wanted.cloud.clone() };
     let neutron = HttpNeutron::new(cloud(&source)?, Keeping::In(wanted.state.clone()), Instant::now() + DEADLINE)?;
     let keeper = PairsKeeper::new(&wanted.on, state_folder(&wanted.state)?, "pod CIDRs", &neutron)?;
-    keeper.keep_ranges(&neutron, &ranges)
+    Ok(keeper.keep_ranges(&neutron, &ranges)?)
 }
 
 fn node(name: &str, account: &Path) -> Result<Value, CniError> {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use testbed::OpenStack;
 use testbed::openstack::Options;
+use testbed::{Fault, OpenStack};
 
 use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, stack};
@@ -24,6 +24,7 @@ fn nobody_loses_a_pair() {
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     six_writers_and_one_who_overwrites(&stack, &network);
     a_pool_without_room(&stack, &network);
+    a_no_of_another_kind(&stack, &network);
     what_comes_and_goes(&stack, &network);
     ranges_instead_of_addresses(&stack, &network);
 }
@@ -144,6 +145,27 @@ fn a_pool_without_room(stack: &OpenStack, network: &str) {
     assert!(!set.log()[marker..].contains("well again"), "{}", &set.log()[marker..]);
     drop(slow);
     overwrite(stack, &vm, &[]);
+    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+}
+
+/// That Neutron says no once is not taken for a port that is full.
+fn a_no_of_another_kind(stack: &OpenStack, network: &str) {
+    let vm = port_of_vm(stack, network);
+    let plugin = plugin(stack, network, "of-no", &vm).with("warmPool", json!({"free": 1}));
+    let forbidden = Fault::Answer { status: 403, body: String::new() };
+    stack.neutron().faults().clear();
+    stack.neutron().faults().next(1, "PUT", &format!("/v2.0/ports/{vm}"), forbidden);
+    let set = DaemonSet::new(&[&plugin]);
+    let daemon = set.start();
+    daemon.wait_until("a port in the pool", || in_pool(&plugin, "free") == 1);
+    assert!(!set.log().contains("no further ports"), "{}", set.log());
+    assert_eq!(
+        (stack.neutron().faults().count("PUT", "/v2.0/ports"), pairs(stack, &vm).len()),
+        (2, 1),
+        "{}",
+        set.log()
+    );
+    drop(daemon);
     stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
 }
 

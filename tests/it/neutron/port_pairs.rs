@@ -5,17 +5,25 @@ use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, O
 use testbed::{Fault, OpenStack};
 
 use super::support::stack;
+use crate::rails::running;
 use crate::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool};
+use crate::undo::forge;
 
 const VM: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const FULL_VM: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
+const MOVED_VM: &str = "44444444-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const NEW_VM: &str = "33333333-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 const APPLY: [&str; 2] = ["apply", "--auto-approve"];
 
+/// The address of the nodes that have several ports.
+const ADDRESS: &str = "10.9.0.7";
+
 /// A node that is a VM and holds a block.
 fn vm(name: &str, id: &str, block: &str) -> String {
-    node(name, "a", &format!("\"providerID\":\"openstack:///{id}\",{}", holds(block)))
+    let status = format!(r#""status":{{"addresses":[{{"type":"InternalIP","address":"{ADDRESS}"}}]}},"spec""#);
+    let node = node(name, "a", &format!("\"providerID\":\"openstack:///{id}\",{}", holds(block)));
+    node.replacen("\"spec\"", &status, 1)
 }
 
 fn person(stack: &OpenStack, nodes: &[String], policy: &str) -> Folder {
@@ -72,7 +80,7 @@ fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
     let network = stack.create_network("vms").unwrap();
     stack.create_subnet(&network, "10.9.0.0/24", &json!({})).unwrap();
     let foreign_mac = json!({"ip_address": "10.20.8.0/24", "mac_address": "fa:16:3e:00:00:01"});
-    let before = json!({"allowed_address_pairs": [
+    let before = json!({"fixed_ips": [{"ip_address": ADDRESS}], "allowed_address_pairs": [
         {"ip_address": "203.0.113.9"}, {"ip_address": "10.20.9.0/24"}, {"ip_address": "10.21.0.0/16"}, foreign_mac,
     ]});
     let vms = port(&stack, &network, "compute:nova", VM, &before);
@@ -83,6 +91,7 @@ fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
     planned_applied_and_taken_back(&stack, &vms);
     somebody_else_writes_meanwhile(&stack, &vms);
     a_node_that_joins(&stack, &network);
+    blocks_and_pairs_are_taken_back_together(&stack, &network);
     a_port_that_is_full(&stack, &network);
     assert_eq!((pairs(&stack, &others).len(), pairs(&stack, &open).len()), (0, 0), "neither is a VM's guarded port");
     a_port_that_goes_meanwhile(&stack, &vms);
@@ -120,8 +129,46 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     let stale = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
     assert!(stale.contains("nobody knows what it is like"), "what is not seen is not gone: {stale}");
     stack.neutron().start().unwrap();
+    // Another node has by now what was let out before.
+    let alone = folder.read("cluster.json");
+    let nodes = [vm("n1", VM, "10.20.0.0/24"), node("n2", "a", &holds("10.20.9.0/24"))];
+    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &nodes));
+    let stale = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
+    assert!(stale.contains("10.20.9.0/24 cannot be given back"), "{stale}");
+    folder.write("cluster.json", alone);
     run(&folder, &["apply", "undo.json"]).expect(0);
-    assert_eq!(pairs(stack, port), was);
+    let kept = ["10.20.0.0/24", "10.20.8.0/24", "10.20.9.0/24", "10.21.0.0/16", "203.0.113.9"];
+    assert_eq!(pairs(stack, port), kept, "what the node holds is let out as before");
+}
+
+/// What an apply gave and let out goes together, and stays together where it cannot go.
+fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
+    let of_vm = port(stack, network, "compute:nova", MOVED_VM, &json!({}));
+    let id = format!("\"providerID\":\"openstack:///{MOVED_VM}\",\"podCIDR\"");
+    let items: Vec<String> = running(&[("n1", "a")]).iter().map(|item| item.replacen("\"podCIDR\"", &id, 1)).collect();
+    let settings = r#""ipam":"kubernetes","enable-ipv6":"true","annotate-k8s-node":"true""#;
+    let folder = person(stack, &[], POLICY);
+    folder.write("cluster.json", cluster("1.19.3", settings, &items));
+    let both = "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
+    folder.write("pools/a.yaml", [pool("rack", both), POLICY.to_owned()].join("---\n"));
+    let undo = ["apply", "--auto-approve", "--waive", "disruptive-percent", "--undo-out", "undo.json"];
+    run(&folder, &undo).expect(0);
+    assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24", "fd00:20::/64"]);
+    let saved: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
+    let kept = saved["blocked"].as_array().unwrap().iter().find(|blocked| blocked["kind"] == "Port").unwrap();
+    assert!(kept["reason"].as_str().unwrap().contains("10.20.0.0/24 out, which its node keeps"), "{kept}");
+    run(&folder, &["apply", "undo.json"]).expect(0);
+    assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
+    forge(&folder, "undo.json", |plan| {
+        let of_port = |change: &&Value| change["kind"] == "Port";
+        let change = plan["changes"].as_array().unwrap().iter().find(of_port).unwrap().to_string();
+        let asks_for_more = change.replace("fd00:20::/64", "10.20.0.0/24");
+        assert_ne!(change, asks_for_more);
+        plan["changes"] = json!([serde_json::from_str::<Value>(&asks_for_more).unwrap()]);
+    });
+    let refused = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
+    assert!(refused.contains("which its node keeps"), "{refused}");
+    assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
 }
 
 fn somebody_else_writes_meanwhile(stack: &OpenStack, port: &str) {
