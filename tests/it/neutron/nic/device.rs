@@ -62,6 +62,18 @@ fn a_device_goes_to_a_pod_and_comes_back_even_when_the_pod_vanished() {
     machine.plugin("pci", "CHECK", "b").expect(0);
     machine.plugin("pci", "DEL", "b").expect(0);
     assert_eq!(machine.lasting(), before, "{}", machine.guest.console());
+    a_device_without_a_driver(&machine);
+}
+
+/// It is in its slot, but the link that the Pod had is no more.
+fn a_device_without_a_driver(machine: &Machine) {
+    machine.plugin("pci", "ADD", "b").expect(0);
+    let drive = |verb: &str| machine.run(&format!("echo {PCI} > /sys/bus/pci/drivers/virtio-pci/{verb}")).expect(0);
+    drive("unbind");
+    machine.plugin("pci", "DEL", "b").expect(0);
+    drive("bind");
+    machine.plugin("pci", "ADD", "b").expect(0);
+    machine.plugin("pci", "DEL", "b").expect(0);
 }
 
 struct Machine {
