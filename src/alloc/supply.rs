@@ -1,5 +1,6 @@
 //! The free blocks of all pools, searchable by address.
 
+use super::allocate::PassedOver;
 use crate::model::{PerFamily, PoolName};
 use crate::net::{Block, BlockSize, Family, Range, Slots};
 
@@ -14,6 +15,17 @@ pub enum Giving {
     New,
     /// It only keeps what it gave.
     Nothing,
+}
+
+/// A part of a range that lies in one range of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolPart {
+    /// The pool.
+    pub pool: PoolId,
+    /// How many blocks it touches.
+    pub blocks: u128,
+    /// The addresses.
+    pub part: Range,
 }
 
 /// One pool's blocks.
@@ -57,16 +69,26 @@ impl PoolSupply {
         self.slots.iter().any(|slots| slots.size() == block.size() && slots.range().contains(&block.range()))
     }
 
-    fn of_family(&mut self, family: Family) -> impl Iterator<Item = &mut Slots> {
-        self.slots.iter_mut().filter(move |slots| slots.size().family() == family)
+    pub(super) fn has_free(&self, family: Family) -> bool {
+        self.slots.iter().any(|slots| slots.size().family() == family && slots.free() > 0)
     }
 
-    pub(super) fn has_free(&mut self, family: Family) -> bool {
-        self.of_family(family).any(|slots| slots.lowest_free().is_some())
+    /// Why it cannot serve a node without blocks, which takes each of these families that the pool has, and cannot do
+    /// without the required ones.
+    pub fn obstacle(&self, families: &[Family], required: &[Family]) -> Option<PassedOver> {
+        if let Some(family) = required.iter().find(|family| !self.has(**family)) {
+            return Some(PassedOver::Lacks(*family));
+        }
+        if self.giving == Giving::Nothing {
+            return Some(PassedOver::Disabled);
+        }
+        let is_full = families.iter().any(|family| self.has(*family) && !self.has_free(*family));
+        is_full.then_some(PassedOver::Full)
     }
 
     pub(super) fn take_lowest(&mut self, family: Family) -> Option<Block> {
-        self.of_family(family).find_map(Slots::take_lowest)
+        let mut of_family = self.slots.iter_mut().filter(|slots| slots.size().family() == family);
+        of_family.find_map(Slots::take_lowest)
     }
 }
 
@@ -123,6 +145,21 @@ impl Supply {
         for (pool, place) in touched {
             self.pools[pool].slots[place].take(range);
         }
+    }
+
+    /// The parts of a range that lie in pools.
+    pub fn parts(&self, range: &Range) -> Vec<PoolPart> {
+        let part = |(_, pool, place): &(Range, usize, usize)| {
+            let slots = &self.pools[*pool].slots[*place];
+            let part = slots.range().intersection(range)?;
+            Some(PoolPart { pool: PoolId(*pool), blocks: slots.touched_by(&part), part })
+        };
+        self.touched(range).filter_map(part).collect()
+    }
+
+    /// What the first blocks that a part of a pool touches have of it.
+    pub fn first_blocks(&self, pool: PoolId, part: &Range, blocks: u128) -> Option<Range> {
+        self.pools[pool.0].slots.iter().find(|slots| slots.range().contains(part))?.first_of(part, blocks)
     }
 
     fn touched<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, usize, usize)> + use<'s> {

@@ -1,11 +1,9 @@
 //! Rules on the files and the cluster together.
 
-use std::sync::Arc;
-
 use crate::desired::{Desired, Pool};
 use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Family, Range, overlapping_pairs};
-use crate::observed::{FamilyUse, Node, NodeCidrAllocation, Observed, ObservedKind, OtherUser};
+use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser};
 
 fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
@@ -80,24 +78,11 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
     let finding = |((first, first_block), (second, second_block)): ((&NodeName, Block), (&NodeName, Block))| {
         let message =
             format!("nodes `{first}` and `{second}` hold overlapping blocks: {first_block} and {second_block}");
-        let finding = Finding::new(Severity::Error, Rule("block-held-twice"), message).about(ObjectRef::node(second));
+        let finding = Finding::new(Severity::Error, Rule("block-held-twice"), message);
+        let finding = finding.about(ObjectRef::node(second)).about_also(ObjectRef::node(first));
         finding.help("one of the two loses packets of its pods: drain it and give it another block")
     };
     pairs.into_iter().map(finding).collect()
-}
-
-/// Nodes that hold a block of none of the pools: they keep it.
-pub(super) fn blocks_outside_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let inside = |block: Block| desired.pools.values().any(|pool| pool.contains(block));
-    let is_outside = |node: &&Arc<Node>| observed.holds(node).iter().any(|holding| !inside(holding.block));
-    let names: Vec<&str> = observed.nodes.values().filter(is_outside).map(|node| node.name.as_str()).collect();
-    let Some((first, rest)) = names.split_first() else { return Vec::new() };
-    let message = match rest.len() {
-        0 => format!("node `{first}` holds a block that lies in no pool, and keeps it"),
-        more => format!("node `{first}` and {more} more hold blocks that lie in no pool, and keep them"),
-    };
-    let finding = Finding::new(Severity::Info, Rule("block-outside-pools"), message);
-    vec![finding.help("see `cilium-ipam show nodes`; add the CIDR to a pool to have these blocks counted there")]
 }
 
 pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> Vec<Finding> {

@@ -72,11 +72,10 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 10] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 9] = [
         neutron::overlapping,
         neutron::resolved,
         neutron::held,
-        cluster::blocks_outside_pools,
         cluster::unseen_neighbours,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,

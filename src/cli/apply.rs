@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         let directory = location.directory.display();
         output::warn(&format!("files of `{directory}`, from where you are, at commit {}", printable(commit)));
     }
-    let mut loaded = load_valid(&location)?;
+    let mut loaded = load_valid(&location, common)?;
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
     let waivers = match &saved {
@@ -226,8 +226,8 @@ async fn approved_changes(
     directory: &Path,
 ) -> Result<Vec<Change>, Failure> {
     let document = PlanDocument::new(&plan, &directory.to_string_lossy()).of_revision(job.loaded.revision.clone());
-    output::talk(&diagnostics(&plan.findings, &job.loaded.documents));
-    output::talk(&human(&document, Detail::Short));
+    output::talk(&diagnostics(&plan.findings, &job.loaded.documents, common.detail()));
+    output::talk(&human(&document, common.detail()));
     if plan.changes.is_empty() || arguments.auto_approve || !document.refusals.is_empty() {
         return Ok(plan.changes);
     }

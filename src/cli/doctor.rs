@@ -13,7 +13,7 @@ use crate::desired::Desired;
 use crate::doctor::{Rib, conclusions, examine};
 use crate::model::{CiliumVersion, Finding, IpamMode, Severity};
 use crate::observed::{Evidence, Observed};
-use crate::render::{ExaminationDocument, examination, junit, sarif};
+use crate::render::{Detail, ExaminationDocument, examination, junit, sarif};
 use crate::run::{Reach, load};
 
 /// Find what is wrong with the cluster: which address counts, who announces it, and what will break. Reads only.
@@ -99,7 +99,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     findings.sort();
     findings.dedup();
     let place = directory.or(common.cluster.as_deref()).unwrap_or(usual);
-    arguments.report(&observed, &findings, place)?;
+    arguments.report(&observed, &findings, place, common.detail())?;
     let fails = |finding: &Finding| arguments.fail_on.severity().is_some_and(|least| finding.severity <= least);
     Ok(if findings.iter().any(fails) { Reached::Findings } else { Reached::Done })
 }
@@ -119,10 +119,10 @@ impl Arguments {
         observed.cilium.mode_said = self.ipam;
     }
 
-    fn report(&self, observed: &Observed, findings: &[Finding], place: &Path) -> Result<(), Failure> {
+    fn report(&self, observed: &Observed, findings: &[Finding], place: &Path, detail: Detail) -> Result<(), Failure> {
         let conclusions = conclusions(observed);
         match self.output {
-            ReportFormat::Human => output::data(&examination(&conclusions, findings))?,
+            ReportFormat::Human => output::data(&examination(&conclusions, findings, detail))?,
             ReportFormat::Json => output::json(&ExaminationDocument::new(&conclusions, findings))?,
             ReportFormat::Sarif => output::json(&sarif(findings, &place.display().to_string()))?,
             ReportFormat::Junit => {

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let (loaded, observed) = read(arguments.files.location(), common, Extent::Examination, Reach::Subnets).await?;
-    let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
+    let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail()))) };
     let plan = Job::files(&loaded).plan(&observed);
     let explained = explain(&arguments.subject, &loaded.desired, &observed, &plan);
     let explained = explained.map_err(|error| Failure::Failed(error.to_string()))?;

@@ -32,6 +32,7 @@ use jiff::SignedDuration;
 
 use crate::cluster::Opening;
 use crate::cluster::live::Connection;
+use crate::render::Detail;
 use crate::run::{Loaded, load};
 use crate::source::Location;
 use failure::Failure;
@@ -74,6 +75,9 @@ struct Common {
     /// Never ask; what would need an answer fails.
     #[arg(long, global = true)]
     no_input: bool,
+    /// Show every change, node and finding; by default, long lists are cut and counted.
+    #[arg(long, global = true)]
+    full: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -144,7 +148,7 @@ pub fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<Reached, Failure> {
     let Arguments { verb, common } = &arguments;
     match verb {
-        Verb::Validate(arguments) => validate::run(arguments),
+        Verb::Validate(arguments) => validate::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common).await,
         Verb::Apply(arguments) => apply::run(arguments, common).await,
         Verb::Watch(arguments) => watch::run(arguments, common).await,
@@ -176,20 +180,25 @@ impl Common {
         Connection { kubeconfig, context, patience: patience.unsigned_abs() }
     }
 
+    /// How much is shown.
+    fn detail(&self) -> Detail {
+        if self.full { Detail::Full } else { Detail::Short }
+    }
+
     async fn target(&self, opening: Opening) -> Result<Target, Failure> {
         Target::open(self, opening).await
     }
 }
 
 /// Reads the files; faults become a failure that shows them all.
-fn load_valid(location: &Location) -> Result<Loaded, Failure> {
-    valid(load(location))
+fn load_valid(location: &Location, common: &Common) -> Result<Loaded, Failure> {
+    valid(load(location), common)
 }
 
 /// Files without faults; those of others become a failure that shows them all.
-fn valid(loaded: Loaded) -> Result<Loaded, Failure> {
+fn valid(loaded: Loaded, common: &Common) -> Result<Loaded, Failure> {
     if loaded.has_errors() {
-        return Err(Failure::Invalid(output::diagnostics(&loaded)));
+        return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail())));
     }
     Ok(loaded)
 }

@@ -14,8 +14,11 @@ use crate::apply::Outcome;
 use crate::desired::Activity;
 use crate::model::{Hazard, Severity};
 use crate::plan::ChangeDocument;
-use crate::render::{Paint, count, diagnostics, printable};
-use crate::run::{News, Waiting};
+use crate::render::{Detail, Paint, count, diagnostics, printable};
+use crate::run::{News, Waiting, WaitingChange};
+
+/// Lines of one sort that are printed for people.
+const LINES: usize = 10;
 
 /// Prints news, until nobody reads them any more.
 pub(super) struct Announcer {
@@ -60,7 +63,7 @@ impl Announcer {
 
 fn tell(format: Format, news: &News<'_>) -> std::io::Result<()> {
     if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (format, news) {
-        output::talk(&diagnostics(&loaded.findings, &loaded.documents));
+        output::talk(&diagnostics(&loaded.findings, &loaded.documents, Detail::Short));
     }
     match (format, as_json(news)) {
         (_, None) => Ok(()),
@@ -122,17 +125,32 @@ fn human_waiting(waiting: &Waiting) -> String {
     let (waits, blocks) = (count(for_a_person.len(), "change"), blocked.len());
     let paused = if *activity == Activity::Paused { ", paused" } else { "" };
     let mut text = format!("seen  {}, {waits} for a person, {blocks} blocked{paused}\n", count(*nodes, "node"));
-    let mut line = |what: String| text.push_str(&format!("    {}\n", printable(&what)));
-    for (target, hazard) in for_a_person {
-        line(format!("waits     {target}  {}", hazard_text(*hazard, *activity)));
-    }
-    for refusal in refusals {
-        line(format!("refused   {}; {}", refusal.message, refusal.help));
-    }
-    for (target, reason) in blocked {
-        line(format!("blocked   {target}  {reason}"));
-    }
+    let waits =
+        for_a_person.iter().map(|change| format!("waits     {}  {}", change.target, why_waits(change, *activity)));
+    lines(&mut text, waits);
+    lines(&mut text, refusals.iter().map(|refusal| format!("refused   {}; {}", refusal.message, refusal.help)));
+    lines(&mut text, blocked.iter().map(|(target, reason)| format!("blocked   {target}  {reason}")));
     text
+}
+
+/// The first few of these lines, and how many more there are.
+fn lines(text: &mut String, lines: impl ExactSizeIterator<Item = String>) {
+    let more = lines.len().saturating_sub(LINES);
+    lines.take(LINES).for_each(|line| text.push_str(&format!("    {}\n", printable(&line))));
+    if more > 0 {
+        text.push_str(&format!("    … and {more} more; `cilium-ipam plan --full` shows all\n"));
+    }
+}
+
+fn why_waits(change: &WaitingChange, activity: Activity) -> String {
+    let hazard = hazard_text(change.hazard, activity);
+    match change.needs_approval.as_slice() {
+        [] => hazard.to_owned(),
+        blocks => {
+            let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+            format!("needs the approval of a person: {}", blocks.join("; "))
+        }
+    }
 }
 
 fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
@@ -164,9 +182,11 @@ fn as_json(news: &News<'_>) -> Option<Value> {
             json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default(), "waited_seconds": waited.as_secs_f64()})
         }
         News::Waiting(Waiting { nodes, activity, for_a_person, refusals, blocked }) => {
-            let waits = for_a_person.iter().map(
-                |(target, hazard)| json!({"kind": target.kind(), "name": target.name(), "hazard": hazard_text(*hazard, *activity)}),
-            );
+            let waits = for_a_person.iter().map(|change| {
+                let WaitingChange { target, hazard, needs_approval } = change;
+                let needs_approval: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
+                json!({"kind": target.kind(), "name": target.name(), "hazard": hazard_text(*hazard, *activity), "needs_approval": needs_approval})
+            });
             let blocked = blocked
                 .iter()
                 .map(|(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}));

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use crate::render;
+use crate::render::{self, Detail};
 use crate::run::Loaded;
 
 /// Data. Colours are stripped unless stdout is a terminal that wants them.
@@ -67,6 +67,6 @@ pub(super) fn warn(line: &str) {
 }
 
 /// All findings of the files as diagnostics, with a count.
-pub(super) fn diagnostics(loaded: &Loaded) -> String {
-    render::diagnostics(&loaded.findings, &loaded.documents)
+pub(super) fn diagnostics(loaded: &Loaded, detail: Detail) -> String {
+    render::diagnostics(&loaded.findings, &loaded.documents, detail)
 }

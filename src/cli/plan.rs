@@ -12,7 +12,7 @@ use super::validate::Report;
 use super::{Common, Reached, output};
 use crate::cluster::{Extent, replace_file};
 use crate::plan::PlanDocument;
-use crate::render::{Detail, diagnostics, finding_documents, human, markdown, markdown_findings};
+use crate::render::{diagnostics, finding_documents, human, markdown, markdown_findings};
 use crate::run::{Job, Loaded, Reach};
 
 /// Show what would change, and why.
@@ -26,12 +26,12 @@ pub(super) struct Arguments {
     /// Form of the plan.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
-    /// Exit with 2 when there are changes.
+    /// Exit with 2 when there are changes, and only then, unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
-    /// Show every change, however many there are.
-    #[arg(long)]
-    full: bool,
+    /// Exit with 2 when the plan has one of these; `error` by default.
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    fail_on: Option<Vec<FailOn>>,
     #[command(flatten)]
     rails: Rails,
 }
@@ -43,10 +43,46 @@ enum PlanFormat {
     Markdown,
 }
 
+/// What a plan may have that fails a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// Something to write.
+    Changes,
+    /// A wanted change that must wait.
+    Blocked,
+    /// A held block that the files would not give its node today.
+    Misplaced,
+    /// A limit or protection that refuses the plan.
+    Refused,
+    /// A field that differs from what it should show.
+    Drift,
+    /// A warning of a check.
+    Warning,
+    /// An error of a check, such as a block that two nodes hold.
+    Error,
+    /// Nothing at all.
+    Never,
+}
+
+impl FailOn {
+    fn is_in(self, plan: &PlanDocument) -> bool {
+        match self {
+            FailOn::Changes => !plan.changes.is_empty(),
+            FailOn::Blocked => !plan.blocked.is_empty(),
+            FailOn::Misplaced => !plan.misplaced.is_empty(),
+            FailOn::Refused => !plan.refusals.is_empty(),
+            FailOn::Drift => !plan.drift.is_empty(),
+            FailOn::Warning => plan.summary.warnings > 0,
+            FailOn::Error => plan.summary.errors > 0,
+            FailOn::Never => false,
+        }
+    }
+}
+
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let location = arguments.files.location();
     let (mut loaded, observed) = read(location.clone(), common, Extent::Plan, Reach::Ports).await?;
-    let Some(observed) = observed else { return Err(invalid(arguments, &loaded)?) };
+    let Some(observed) = observed else { return Err(invalid(arguments, common, &loaded)?) };
     arguments.rails.amend(&mut loaded.desired.policy);
     let waivers = arguments.rails.waivers();
     let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
@@ -59,8 +95,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         PlanFormat::Json => output::json(&document)?,
         PlanFormat::Markdown => output::data(&markdown(&document))?,
         PlanFormat::Human => {
-            output::talk(&diagnostics(&plan.findings, &loaded.documents));
-            output::data(&human(&document, if arguments.full { Detail::Full } else { Detail::Short }))?;
+            output::talk(&diagnostics(&plan.findings, &loaded.documents, common.detail()));
+            output::data(&human(&document, common.detail()))?;
         }
     }
     if let Some(file) = &arguments.out {
@@ -71,18 +107,27 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         };
         output::warn(&format!("\nSaved. {next}"));
     }
-    let pending = arguments.detailed_exitcode && !plan.changes.is_empty();
-    Ok(if pending { Reached::ChangesPending } else { Reached::Done })
+    Ok(if arguments.fails(&document) { Reached::ChangesPending } else { Reached::Done })
+}
+
+impl Arguments {
+    /// Whether the plan has something that --detailed-exitcode or --fail-on names.
+    fn fails(&self, plan: &PlanDocument) -> bool {
+        let by_default: &[FailOn] = if self.detailed_exitcode { &[] } else { &[FailOn::Error] };
+        let named = self.fail_on.as_deref().unwrap_or(by_default);
+        let pending = self.detailed_exitcode && FailOn::Changes.is_in(plan);
+        pending || named.iter().any(|condition| condition.is_in(plan))
+    }
 }
 
 /// The findings in the form that was asked for, so that whoever reads stdout gets them.
-fn invalid(arguments: &Arguments, loaded: &Loaded) -> Result<Failure, Failure> {
+fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Failure, Failure> {
     match arguments.output {
         PlanFormat::Json => output::json(&Report::new(loaded))?,
         PlanFormat::Markdown => {
             output::data(&markdown_findings(&finding_documents(&loaded.findings, &loaded.documents)))?
         }
-        PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded))),
+        PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded, common.detail()))),
     }
     Ok(Failure::Invalid(String::new()))
 }

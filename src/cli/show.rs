@@ -15,7 +15,7 @@ use crate::cluster::Extent;
 use crate::desired::{Desired, NeutronPool, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
-use crate::plan::{Blocked, Plan, PoolUse, Target, node_changes, pool_use};
+use crate::plan::{Blocked, Misplaced, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
 use crate::run::{Job, Loaded, Reach};
 
@@ -59,6 +59,8 @@ struct PoolRow {
     reserved: u128,
     free: u128,
     nodes: usize,
+    /// Nodes with a block of it that the files would not give them today.
+    misplaced: usize,
     /// Of a pool that is a subnet of Neutron; it has no blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     neutron: Option<NeutronRow>,
@@ -91,16 +93,17 @@ impl PoolRow {
             reserved: 0,
             free: 0,
             nodes: 0,
+            misplaced: 0,
             neutron: Some(NeutronRow { network, subnet, unknown }),
         }
     }
 
     /// Of a pool that gives nothing to nodes.
-    fn cells_of_neutron(&self, neutron: &NeutronRow) -> [String; 10] {
+    fn cells_of_neutron(&self, neutron: &NeutronRow) -> [String; 11] {
         let none = || "-".to_owned();
         let range = self.cidrs.first().cloned().unwrap_or_else(|| "unknown".to_owned());
         let what = format!("Neutron {}", neutron.subnet);
-        [self.name.clone(), range, none(), none(), what, none(), none(), none(), none(), none()]
+        [self.name.clone(), range, none(), none(), what, none(), none(), none(), none(), none(), none()]
     }
 }
 
@@ -111,6 +114,9 @@ struct NodeRow {
     field: String,
     pool: String,
     state: String,
+    /// Why the files would not give the node its block today.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    misplaced: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -123,10 +129,11 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     match &arguments.what {
         What::Lb(flags) => return show_lb::run(flags, common).await,
         What::Pools(flags) => {
-            let (loaded, observed, _) = seen(flags, common).await?;
+            let (loaded, observed, plan) = seen(flags, common).await?;
             let of_nodes = pool_use(&loaded.desired, &observed);
+            let of_nodes = of_nodes.iter().map(|pool| PoolRow::new(pool, &plan));
             let of_neutron = loaded.desired.neutron_pools.values().map(|pool| PoolRow::of_neutron(pool, &observed));
-            pools(flags.output, of_nodes.iter().map(PoolRow::from).chain(of_neutron).collect())?;
+            pools(flags.output, of_nodes.chain(of_neutron).collect())?;
         }
         What::Nodes(flags) => {
             let (loaded, observed, plan) = seen(flags, common).await?;
@@ -138,14 +145,15 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 
 async fn seen(flags: &Flags, common: &Common) -> Result<(Loaded, Observed, Plan), Failure> {
     let (loaded, observed) = read(flags.files.location(), common, Extent::Plan, Reach::Subnets).await?;
-    let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded))) };
+    let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail()))) };
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))
 }
 
-impl From<&PoolUse<'_>> for PoolRow {
-    fn from(pool_use: &PoolUse<'_>) -> PoolRow {
+impl PoolRow {
+    fn new(pool_use: &PoolUse<'_>, plan: &Plan) -> PoolRow {
         let PoolUse { pool, family, total, used, reserved, free, nodes, .. } = pool_use;
+        let of_pool = |one: &&Misplaced| one.pool.as_ref() == Some(&pool.name) && one.block.family() == *family;
         let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == *family);
         PoolRow {
             name: pool.name.to_string(),
@@ -160,6 +168,7 @@ impl From<&PoolUse<'_>> for PoolRow {
             reserved: *reserved,
             free: *free,
             nodes: *nodes,
+            misplaced: plan.misplaced.iter().filter(of_pool).count(),
             neutron: None,
         }
     }
@@ -169,7 +178,8 @@ fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
     if format == Format::Json {
         return output::json(&Items { format_version: "1.0", items: rows });
     }
-    let heading = ["NAME", "CIDRS", "BLOCK", "PRIORITY", "SELECTOR", "NODES", "TOTAL", "USED", "RESERVED", "FREE"];
+    let heading =
+        ["NAME", "CIDRS", "BLOCK", "PRIORITY", "SELECTOR", "NODES", "TOTAL", "USED", "RESERVED", "FREE", "MISPLACED"];
     let cells = |row: &PoolRow| {
         if let Some(neutron) = &row.neutron {
             return row.cells_of_neutron(neutron);
@@ -189,6 +199,7 @@ fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
             used,
             reserved,
             free,
+            row.misplaced.to_string(),
         ]
     };
     for why in rows.iter().filter_map(|row| row.neutron.as_ref()?.unknown.as_ref()) {
@@ -207,19 +218,23 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
         }
     };
     let blocked: BTreeMap<NodeName, String> = plan.blocked.iter().filter_map(reason).collect();
+    let misplaced: BTreeMap<&NodeName, &Misplaced> = plan.misplaced.iter().map(|one| (&one.node, one)).collect();
     let row = |node: &Arc<crate::observed::Node>| {
         if observed.is_multi_pool() {
             return of_multi_pool(node, observed, blocked.get(&node.name));
         }
         let held = observed.holds(node);
         let pool = held.iter().find_map(|holding| desired.pools.values().find(|pool| pool.contains(holding.block)));
+        let misplaced = misplaced.get(&node.name).map(|one| format!("{}: {}", one.block, one.reason));
+        let in_place = misplaced.as_ref().map_or_else(|| "as planned".to_owned(), |why| format!("misplaced: {why}"));
         let state = changes.get(&node.name).or(blocked.get(&node.name));
         NodeRow {
             name: node.name.to_string(),
             pod_cidrs: held.iter().map(|holding| holding.block.to_string()).collect(),
             field: held.iter().next().map_or("-", |holding| holding.field.as_str()).to_owned(),
             pool: pool.map_or_else(|| "-".to_owned(), |pool| pool.name.to_string()),
-            state: state.cloned().unwrap_or_else(|| "as planned".to_owned()),
+            state: state.cloned().unwrap_or(in_place),
+            misplaced,
         }
     };
     observed.nodes.values().map(row).collect()
@@ -236,6 +251,7 @@ fn of_multi_pool(node: &crate::observed::Node, observed: &Observed, blocked: Opt
         field: if allocated.is_empty() { "-" } else { "CiliumNode.spec.ipam.pools.allocated" }.to_owned(),
         pool: if pools.is_empty() { "-".to_owned() } else { pools.join(",") },
         state: blocked.cloned().unwrap_or_else(|| format!("default pool {}", default.escape_debug())),
+        misplaced: None,
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failu
     match flags.output {
         Format::Json => output::json(&shown)?,
         Format::Human => {
-            output::talk(&diagnostics(&check::load_balancing(&observed), &Documents::default()));
+            output::talk(&diagnostics(&check::load_balancing(&observed), &Documents::default(), common.detail()));
             output::data(&text(&shown))?;
         }
     }

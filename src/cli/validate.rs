@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::Files;
-use super::{Format, Reached, output};
+use super::{Common, Format, Reached, output};
 use crate::plan::FindingDocument;
 use crate::render::{count, finding_documents};
 use crate::run::{Loaded, load};
@@ -34,16 +34,16 @@ impl Report {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let loaded = load(&arguments.files.location());
     if arguments.output == Format::Json {
         output::json(&Report::new(&loaded))?;
         return if loaded.has_errors() { Err(Failure::Invalid(String::new())) } else { Ok(Reached::Done) };
     }
     if loaded.has_errors() {
-        return Err(Failure::Invalid(output::diagnostics(&loaded)));
+        return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail())));
     }
-    output::talk(&output::diagnostics(&loaded));
+    output::talk(&output::diagnostics(&loaded, common.detail()));
     let (pools, pins) = (count(loaded.desired.pools.len(), "pool"), count(loaded.desired.pins.len(), "pin"));
     let mut counts = vec![pools, pins];
     let (balancers, services) = (loaded.desired.address_pools.len(), loaded.desired.service_pins.len());

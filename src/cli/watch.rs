@@ -48,7 +48,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         loaded
     };
     let source = Directory::new(&listened_to, load);
-    let first = valid(source.load())?;
+    let first = valid(source.load(), common)?;
     let Target::Live(cluster) = common.target(Opening::Read).await? else {
         let message = "a cluster in a file tells nobody what happens to it; use apply, or watch an API server";
         return Err(Failure::Failed(message.to_owned()));

@@ -66,6 +66,9 @@ pub(super) struct PolicyStatus {
     waiting: i64,
     /// Wanted changes that must wait for something else.
     blocked: i64,
+    /// Nodes with a block that the files would not give them today. An older operator does not write it.
+    #[serde(default)]
+    misplaced: i64,
     /// What is the case.
     conditions: Vec<Condition>,
 }
@@ -150,6 +153,7 @@ impl Told<'_> {
             CustomKind::IpPool => {
                 let pool = self.pool(object);
                 sayings.extend(pool.map(exhausted));
+                sayings.extend(pool.map(misplaced));
                 let blocks = pool.into_iter().flat_map(|pool| &pool.blocks).map(FamilyBlocks::from).collect();
                 let nodes = pool.map_or(0, |pool| count(pool.nodes));
                 let conditions = self.conditions(object, sayings);
@@ -163,7 +167,9 @@ impl Told<'_> {
                 let blocked = self.overview.map_or(0, |overview| count(overview.blocked.len()));
                 sayings.extend(self.overview.map(refused));
                 let conditions = self.conditions(object, sayings);
-                json!(PolicyStatus { observed_generation, waiting: count(self.waiting), blocked, conditions })
+                let misplaced = self.overview.map_or(0, |overview| count(overview.misplaced.values().sum()));
+                let waiting = count(self.waiting);
+                json!(PolicyStatus { observed_generation, waiting, blocked, misplaced, conditions })
             }
         }
     }
@@ -245,6 +251,15 @@ fn exhausted(pool: &PoolOverview) -> Saying {
     match &pool.exhausted {
         Some(why) => saying("Exhausted", ConditionStatus::True, "NodesWithoutBlock", why.clone()),
         None => saying("Exhausted", ConditionStatus::False, "Enough", "every node that asked has its block"),
+    }
+}
+
+fn misplaced(pool: &PoolOverview) -> Saying {
+    let reasons: Vec<String> =
+        pool.misplaced.iter().map(|(reason, blocks)| format!("{blocks} blocks: {reason}")).collect();
+    match reasons.as_slice() {
+        [] => saying("Misplaced", ConditionStatus::False, "AsSpecified", "every block of it is where the files say"),
+        reasons => saying("Misplaced", ConditionStatus::True, "BlocksElsewhere", reasons.join("; ")),
     }
 }
 

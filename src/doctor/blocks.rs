@@ -26,8 +26,8 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
         };
         let evidence = [(first, one, String::new()), (second, other, says(second, other))];
         let evidence = evidence.map(|(name, block, says)| format!("node `{name}`: {block}{says}"));
-        let finding =
-            finding(Severity::Error, "block-held-twice", message).about(ObjectRef::node(second)).seen(evidence);
+        let finding = finding(Severity::Error, "block-held-twice", message).about(ObjectRef::node(second));
+        let finding = finding.about_also(ObjectRef::node(first)).seen(evidence);
         finding
             .causes("packets to these Pods reach one of the two nodes, whichever the sender thinks of")
             .help("drain one of them and give it another block")

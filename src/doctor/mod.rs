@@ -10,6 +10,7 @@ mod capacity;
 mod cilium_nodes;
 mod identity;
 mod installation;
+mod placement;
 mod pod_pools;
 mod ranges;
 mod rib;
@@ -55,6 +56,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> 
         findings.extend(check::examination(desired, observed));
         findings.extend(ranges::of_files(desired, observed));
         findings.extend(capacity::of_pools(desired, observed));
+        findings.extend(placement::misplaced(desired, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
     findings.extend(rib::audit(ribs, desired, observed));

@@ -7,7 +7,7 @@ use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Labels, PoolName};
 use crate::net::{Block, Family, Range, Slots};
 use crate::observed::{HoldingField, Node, Observed};
-use crate::plan::{NodeChange, Plan, Reason, Target, foreign_ranges, node_changes};
+use crate::plan::{Misplaced, NodeChange, Plan, Reason, Target, foreign_ranges, node_changes};
 
 /// All about a node's block.
 #[derive(Debug, Serialize)]
@@ -192,7 +192,12 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
                 now.escape_debug()
             )
         }
-        None => "stays as it is".to_owned(),
+        None => match plan.misplaced.iter().find(|misplaced| misplaced.node == node.name) {
+            Some(Misplaced { block, reason, .. }) => {
+                format!("stays as it is, though misplaced: {block}: {reason}; {}", reason.help())
+            }
+            None => "stays as it is".to_owned(),
+        },
     }
 }
 

@@ -98,6 +98,8 @@ pub struct Finding {
     pub rule: Rule,
     /// The object it is about, where there is one.
     pub subject: Option<ObjectRef>,
+    /// Further objects that it is about.
+    pub other_subjects: Vec<ObjectRef>,
     /// What is wrong, as a sentence without a full stop.
     pub message: String,
     /// What the marked text is.
@@ -121,6 +123,7 @@ impl Finding {
             message: message.into(),
             origin: None,
             subject: None,
+            other_subjects: Vec::new(),
             label: String::new(),
             help: String::new(),
             related: Vec::new(),
@@ -142,6 +145,18 @@ impl Finding {
     pub fn about(mut self, subject: ObjectRef) -> Finding {
         self.subject = Some(subject);
         self
+    }
+
+    /// Names a further object that it is about.
+    #[must_use]
+    pub fn about_also(mut self, subject: ObjectRef) -> Finding {
+        self.other_subjects.push(subject);
+        self
+    }
+
+    /// All objects that it is about.
+    pub fn subjects(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.subject.iter().chain(&self.other_subjects)
     }
 
     /// Says what to do.

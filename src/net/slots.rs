@@ -147,6 +147,21 @@ impl Slots {
         self.take_whole_leaves(first_leaf + 1, last_leaf);
     }
 
+    /// How many slots share an address with `range`.
+    pub fn touched_by(&self, range: &Range) -> u128 {
+        self.slots_of(range).map_or(0, |(first, last)| (last - first).saturating_add(1))
+    }
+
+    /// What the first `slots` slots that `range` touches have of it; `None` where that is nothing.
+    pub fn first_of(&self, range: &Range, slots: u128) -> Option<Range> {
+        let (first, last) = self.slots_of(range)?;
+        let last = last.min(first + slots.checked_sub(1)?);
+        let start = self.range.numbers().0;
+        let end = start + (last << self.size.host_bits()) + ((1 << self.size.host_bits()) - 1);
+        let kept = Range::from_numbers(self.range.family(), start + (first << self.size.host_bits()), end);
+        kept.intersection(range)
+    }
+
     /// Whether no address of `range` lies in a taken slot.
     pub fn is_free(&self, range: &Range) -> bool {
         let Some((first, last)) = self.slots_of(range) else { return true };
@@ -165,18 +180,6 @@ impl Slots {
             .map(|(index, leaf)| (*index, leaf))
             .filter(|(i, _)| (first_leaf..=last_leaf).contains(i));
         !self.partial.range(first_leaf..=last_leaf).map(|(i, l)| (*i, l)).chain(current).any(taken_in)
-    }
-
-    /// The lowest free block, still free afterwards.
-    pub fn lowest_free(&mut self) -> Option<Block> {
-        loop {
-            if let Some((index, leaf)) = &self.current
-                && let Some(within) = leaf.lowest_free()
-            {
-                return Some(self.block(*index, within));
-            }
-            self.advance()?;
-        }
     }
 
     /// Takes the lowest free block and gives it.

@@ -270,4 +270,6 @@ pub struct CiliumNode {
     pub owner: Option<String>,
     /// Whether it stays when nothing refers to it: it has an owner, or an annotation says so.
     pub keeper: Option<String>,
+    /// Who wrote `spec.ipam.podCIDRs`.
+    pub authors: Vec<Author>,
 }

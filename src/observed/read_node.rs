@@ -66,6 +66,7 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
         operator_error: view.status.ipam.operator_status.error.clone().filter(|error| !error.is_empty()),
         owner: owning_node(&metadata.owner_references),
         keeper: if is_kept { Some("the annotation cilium.io/do-not-gc".to_owned()) } else { owner },
+        authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
     (Some(node), Vec::new())
 }
@@ -128,8 +129,10 @@ fn authors(entry: &ManagedFields) -> Vec<Author> {
     let annotations = fields.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let newer = annotations.filter(|a| a.ipv4.is_some() || a.ipv6.is_some());
     let older = annotations.filter(|a| a.old_ipv4.is_some() || a.old_ipv6.is_some());
+    let of_cilium_node = fields.spec.as_ref().filter(|spec| spec.ipam.pod_cidrs.is_some());
     let owned = [
         spec.map(|_| HoldingField::NodeSpec),
+        of_cilium_node.map(|_| HoldingField::CiliumNode),
         newer.map(|_| HoldingField::Annotation),
         older.map(|_| HoldingField::OldAnnotation),
     ];

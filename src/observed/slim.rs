@@ -16,6 +16,7 @@ pub fn slim(kind: ObservedKind, object: &Value) -> Value {
     }
     match kind {
         ObservedKind::Node => slim_managed_fields(&mut slimmed, slim_node_manager),
+        ObservedKind::CiliumNode => slim_managed_fields(&mut slimmed, slim_cilium_node_manager),
         ObservedKind::LoadBalancerPool => slim_managed_fields(&mut slimmed, slim_pool_manager),
         ObservedKind::CiliumConfig => slim_managed_fields(&mut slimmed, slim_time),
         _ => {}
@@ -51,6 +52,7 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
         ObservedKind::CiliumNode => &[
             &["metadata", "ownerReferences"],
             &["metadata", "annotations", "cilium.io/do-not-gc"],
+            &["metadata", "managedFields"],
             &["metadata", "annotations", super::IGNORE_ANNOTATION],
             &["spec", "ipam", "podCIDRs"],
             &["spec", "ipam", "pools", "allocated"],
@@ -239,6 +241,11 @@ fn slim_node_manager(entry: Value) -> Option<Value> {
             copy(written, fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
         }
     })
+}
+
+/// `None` for one that did not write `spec.ipam.podCIDRs`.
+fn slim_cilium_node_manager(entry: Value) -> Option<Value> {
+    with_fields(entry, |written, fields| copy(written, fields, &["f:spec", "f:ipam", "f:podCIDRs"]))
 }
 
 /// When it wrote.

@@ -98,6 +98,15 @@ pub(super) struct OwnedSpec {
     pub pod_cidr: Option<IgnoredAny>,
     #[serde(rename = "f:podCIDRs")]
     pub pod_cidrs: Option<IgnoredAny>,
+    #[serde(default, rename = "f:ipam", deserialize_with = "nullable")]
+    pub ipam: OwnedIpam,
+}
+
+/// Of a CiliumNode.
+#[derive(Default, Deserialize)]
+pub(super) struct OwnedIpam {
+    #[serde(rename = "f:podCIDRs")]
+    pub pod_cidrs: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -163,6 +172,8 @@ pub(super) struct CiliumNodeMetadata<'a> {
     pub owner_references: Vec<OwnerReference>,
     #[serde(default, deserialize_with = "nullable")]
     pub annotations: CiliumNodeAnnotations,
+    #[serde(default, deserialize_with = "nullable")]
+    pub managed_fields: Vec<ManagedFields>,
 }
 
 #[derive(Deserialize)]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ipnet::IpNet;
+use strum::IntoStaticStr;
 
 use super::change::Target;
 use super::lb::LbObstacle;
@@ -24,7 +25,8 @@ pub struct Blocked {
 }
 
 /// Why a change must wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum BlockedReason {
     /// Something about LoadBalancer addresses.
     LoadBalancing(Box<LbObstacle>),
@@ -319,6 +321,14 @@ impl From<LbObstacle> for BlockedReason {
 }
 
 impl BlockedReason {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            BlockedReason::LoadBalancing(obstacle) => obstacle.code(),
+            other => other.into(),
+        }
+    }
+
     /// What would unblock it.
     pub fn unblock(&self) -> String {
         match self {

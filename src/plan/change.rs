@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ipnet::IpNet;
-
 use super::lb::{AddressPoolChange, ServiceChange};
+use super::misplaced::MisplacedReason;
 use super::pairs::PortChange;
 use super::pod_pools::PodPoolChange;
 use crate::alloc::PassedOver;
@@ -138,7 +137,13 @@ impl Change {
 
     /// Whether it is a block for a node that has none, and of which nothing runs there yet.
     pub fn gives_to_a_new_node(&self) -> bool {
-        self.as_node().is_some_and(|node| node.action == Action::Assign && node.hazard == Hazard::None)
+        let is_new = |node: &NodeChange| node.action == Action::Assign && node.hazard == Hazard::None;
+        self.as_node().is_some_and(is_new) && self.needs_approval().is_empty()
+    }
+
+    /// Blocks that a person must approve before they are written.
+    pub fn needs_approval(&self) -> &[UnapprovedBlock] {
+        self.as_node().map_or(&[], |change| &change.needs_approval)
     }
 
     /// Whether it can be taken back.
@@ -310,6 +315,33 @@ pub struct NodeChange {
     pub guard: ObjectVersion,
     /// The pin or the pool in the files.
     pub origin: Option<Origin>,
+    /// Blocks of `after` that a person must approve.
+    pub needs_approval: Vec<UnapprovedBlock>,
+}
+
+/// A block that only fields show which the node's own agent can write, and that no pool would give the node. Written
+/// unattended, it would let one node choose its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnapprovedBlock {
+    /// The block.
+    pub block: Block,
+    /// The field that shows it.
+    pub field: HoldingField,
+    /// Why no pool would give it.
+    pub reason: MisplacedReason,
+    /// Field manager and time of the last write of the field, where the server kept them.
+    pub author: Option<(String, String)>,
+}
+
+impl fmt::Display for UnapprovedBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnapprovedBlock { block, field, reason, author } = self;
+        write!(f, "{block}, which only {field} shows")?;
+        if let Some((manager, time)) = author {
+            write!(f, " (written by {} at {})", manager.escape_debug(), time.escape_debug())?;
+        }
+        write!(f, ": {reason}")
+    }
 }
 
 impl NodeChange {
@@ -340,41 +372,4 @@ impl NodeChange {
             },
         }
     }
-}
-
-/// A place that shows something else than it should.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Drift {
-    /// A field of the cluster.
-    Field(FieldDrift),
-    /// The pairs of a VM's port.
-    Pairs(PairsDrift),
-}
-
-/// What the port of a node's VM lets out, of what is ours to say.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PairsDrift {
-    /// The node that the VM is.
-    pub node: NodeName,
-    /// The port.
-    pub port: Id,
-    /// What it should let out.
-    pub expected: BTreeSet<IpNet>,
-    /// What it lets out.
-    pub seen: BTreeSet<IpNet>,
-}
-
-/// A field of a node that shows another block than it should.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FieldDrift {
-    /// The node.
-    pub node: NodeName,
-    /// The field that differs.
-    pub field: HoldingField,
-    /// What it should show.
-    pub expected: Block,
-    /// What it shows.
-    pub seen: Block,
-    /// Field manager and time of the last write, where the server kept them.
-    pub author: Option<(String, String)>,
 }

@@ -8,6 +8,7 @@ use super::candidates::Candidates;
 use super::change::{Change, NodeChange, Target};
 use super::lb;
 use super::limits::refusals;
+use super::misplaced::Placement;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
 use super::{Plan, digest, drift, pairs, pins, pod_pools};
@@ -101,17 +102,27 @@ struct Planner<'p> {
     plan: Plan,
 }
 
-type PinnedNodes<'p> = BTreeMap<&'p str, Pinned>;
+/// A node with what the files say of it.
+struct Joined<'p> {
+    node: &'p Node,
+    /// The pools that select it, best first.
+    candidates: Arc<[PoolId]>,
+    pinned: Option<Pinned>,
+}
 
 impl<'p> Planner<'p> {
     /// Each node gets its block.
     fn blocks_of_nodes(&mut self) {
         let foreign = foreign_ranges(self.desired, self.observed);
         let others = Others::new(self.observed, &foreign, self.claims);
-        let nodes = nodes_in_order(self.observed);
-        let pinned = self.pinned(&nodes, &others);
-        let outcomes = self.allocate(&nodes, &pinned, &others, foreign);
-        self.decide(&nodes, &pinned, &others, outcomes);
+        let mut candidates = Candidates::new(self.desired, &self.supply);
+        let nodes: Vec<Joined<'_>> = nodes_in_order(self.observed)
+            .into_iter()
+            .map(|node| Joined { node, candidates: candidates.of(node), pinned: self.pinned(node, &others) })
+            .collect();
+        self.plan.findings.extend(candidates.ties(self.desired));
+        let outcomes = self.allocate(&nodes, &others, foreign);
+        self.decide(&nodes, &others, outcomes);
     }
 
     /// Nodes get blocks of pools, as they need them.
@@ -124,34 +135,20 @@ impl<'p> Planner<'p> {
         self.plan.changes.extend(changes.into_iter().map(Change::from));
     }
 
-    fn pinned(&self, nodes: &[&'p Node], others: &Others<'_>) -> PinnedNodes<'p> {
-        let pinned = nodes.iter().filter_map(|node| {
-            let pin = self.desired.pins.get(&node.name)?;
-            let outcome = pins::outcome(pin, &self.observed.holds(node), self.desired, self.observed, others);
-            Some((node.name.as_str(), Pinned { outcome, origin: pin.origin.clone(), pool: pin.pool.clone() }))
-        });
-        pinned.collect()
+    fn pinned(&self, node: &Node, others: &Others<'_>) -> Option<Pinned> {
+        let pin = self.desired.pins.get(&node.name)?;
+        let outcome = pins::outcome(pin, &self.observed.holds(node), self.desired, self.observed, others);
+        Some(Pinned { outcome, origin: pin.origin.clone(), pool: pin.pool.clone() })
     }
 
     /// One outcome for each node: what the pools give it besides what it holds and what it is pinned to.
-    fn allocate(
-        &mut self,
-        nodes: &[&Node],
-        pinned: &PinnedNodes<'_>,
-        others: &Others<'_>,
-        foreign: Vec<Range>,
-    ) -> Vec<Outcome> {
-        let mut candidates = Candidates::new(self.desired, &self.supply);
+    fn allocate(&mut self, nodes: &[Joined<'_>], others: &Others<'_>, foreign: Vec<Range>) -> Vec<Outcome> {
         let pins = pins::blocks(&self.desired.pins);
         let reserved: Vec<Range> = self.desired.pools.values().flat_map(|pool| pool.reserved.iter().copied()).collect();
         let never: Vec<Range> = pins.iter().map(|block| block.range()).chain(reserved.iter().copied()).collect();
         let mut kept = self.kept(others, &never);
-        let demand = |node: &&Node| {
-            let kept = kept.remove(&node.name).unwrap_or_default();
-            self.demand(node, pinned.get(node.name.as_str()), &mut candidates, kept)
-        };
+        let demand = |joined: &Joined<'_>| self.demand(joined, kept.remove(&joined.node.name).unwrap_or_default());
         let demands: Vec<Demand> = nodes.iter().map(demand).collect();
-        self.plan.findings.extend(candidates.ties(self.desired));
         let taken = addresses_in_use(self.desired, self.observed, self.claims, foreign);
         let allocation = allocate(&mut self.supply, &taken, &pins, &demands);
         for shortfall in &allocation.shortfalls {
@@ -161,18 +158,13 @@ impl<'p> Planner<'p> {
         allocation.outcomes
     }
 
-    fn demand(
-        &self,
-        node: &Node,
-        pinned: Option<&Pinned>,
-        candidates: &mut Candidates<'_>,
-        kept: Vec<Block>,
-    ) -> Demand {
+    fn demand(&self, joined: &Joined<'_>, kept: Vec<Block>) -> Demand {
+        let node = joined.node;
         let held = self.observed.holds(node);
         let mut families: Vec<Family> = Family::BOTH.into();
         families.retain(|family| held.get(*family).is_none() && self.observed.cilium.use_of(*family) != FamilyUse::Off);
-        let mut pools = candidates.of(node);
-        match pinned {
+        let mut pools = joined.candidates.clone();
+        match &joined.pinned {
             Some(Pinned { outcome: PinOutcome::Blocked(_) | PinOutcome::Move(_), .. }) => families.clear(),
             Some(Pinned { outcome: PinOutcome::Assign(blocks), pool, .. }) => {
                 families.retain(|family| blocks.get(*family).is_none());
@@ -215,13 +207,15 @@ impl<'p> Planner<'p> {
         self.observed.cilium.use_of(family) == FamilyUse::Required
     }
 
-    fn decide(&mut self, nodes: &[&Node], pinned: &PinnedNodes<'_>, others: &Others<'_>, outcomes: Vec<Outcome>) {
+    fn decide(&mut self, nodes: &[Joined<'_>], others: &Others<'_>, outcomes: Vec<Outcome>) {
         let changes = NodeChanges::new(self.desired, self.observed, &self.supply, others);
+        let mut placement = Placement::new(self.desired, self.observed, &self.supply, others);
         let unknown = check::neutron_trouble(self.desired, self.observed);
-        for (node, outcome) in nodes.iter().zip(outcomes) {
-            let pinned = pinned.get(node.name.as_str());
+        for (joined, outcome) in nodes.iter().zip(outcomes) {
+            let Joined { node, candidates, pinned } = joined;
             drift::of_node(self.observed, node, self.desired.pins.get(&node.name), &mut self.plan.drift);
-            let decided = match (changes.of(node, pinned, outcome), &unknown) {
+            let misplaced = placement.of_node(node, candidates);
+            let decided = match (changes.of(node, pinned.as_ref(), outcome, &misplaced), &unknown) {
                 // It may be of a subnet that nobody could look at.
                 (Ok(Some(change)), Some(trouble)) if self.makes_real(node, &change) => {
                     Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
@@ -232,10 +226,11 @@ impl<'p> Planner<'p> {
                 Ok(Some(change)) => self.plan.changes.push(Change::Node(change)),
                 Ok(None) => self.plan.unchanged.push(Target::Node(node.name.clone())),
                 Err(reason) => {
-                    let origin = pinned.map(|pinned| pinned.origin.clone());
+                    let origin = pinned.as_ref().map(|pinned| pinned.origin.clone());
                     self.plan.blocked.push(Blocked { target: Target::Node(node.name.clone()), reason, origin });
                 }
             }
+            self.plan.misplaced.extend(misplaced);
         }
     }
 
@@ -287,6 +282,7 @@ impl<'p> Planner<'p> {
         self.plan.findings.sort();
         self.plan.findings.dedup();
         self.plan.blocked.sort_by(|a, b| a.target.cmp(&b.target));
+        self.plan.misplaced.sort();
         self.plan.drift.sort();
         self.plan.unchanged.sort();
         self.plan.refusals = refusals(&self.plan.changes, &self.plan.effects, self.desired, self.observed);

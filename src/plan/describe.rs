@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use super::blocked::Blocked;
-use super::change::{Action, Change, CiliumNodeObject, Drift, Edit, NodeChange, Reason};
-use super::document::{
-    BlockedDocument, ChangeDocument, DriftDocument, FindingDocument, GuardDocument, OriginDocument, PlanDocument,
-    RefusalDocument,
-};
+use super::change::{Action, Change, CiliumNodeObject, Edit, NodeChange, Reason};
+use super::document::{ChangeDocument, GuardDocument, OriginDocument, PlanDocument};
 use super::document_edit::EditDocument;
+use super::document_findings::{BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument};
 use super::document_lb::hazard_text;
+use super::drift::Drift;
 use super::limits::Refusal;
+use super::misplaced::Misplaced;
 use crate::model::{Finding, Hazard, Origin};
 use crate::net::Block;
 use crate::observed::range_setting;
@@ -135,7 +135,9 @@ fn reason_text(change: &NodeChange) -> String {
         }
         Reason::Undo => "undoes an earlier apply".to_owned(),
     };
-    why + restart
+    let approval: String =
+        change.needs_approval.iter().map(|block| format!("; needs the approval of a person: {block}")).collect();
+    why + restart + &approval
 }
 
 impl From<&Blocked> for BlockedDocument {
@@ -143,9 +145,27 @@ impl From<&Blocked> for BlockedDocument {
         BlockedDocument {
             kind: blocked.target.kind().to_owned(),
             name: blocked.target.name(),
+            code: blocked.reason.code().to_owned(),
             reason: blocked.reason.to_string(),
             unblock: blocked.reason.unblock(),
             origin: blocked.origin.as_ref().map(OriginDocument::from),
+        }
+    }
+}
+
+impl From<&Misplaced> for MisplacedDocument {
+    fn from(misplaced: &Misplaced) -> MisplacedDocument {
+        let Misplaced { reason, pool, node, block, field, origin } = misplaced;
+        MisplacedDocument {
+            kind: "Node".to_owned(),
+            name: node.to_string(),
+            block: block.to_string(),
+            field: field.to_string(),
+            pool: pool.as_ref().map(ToString::to_string),
+            code: reason.code().to_owned(),
+            reason: reason.to_string(),
+            help: reason.help().to_owned(),
+            origin: origin.as_ref().map(OriginDocument::from),
         }
     }
 }
@@ -189,6 +209,7 @@ impl From<&Finding> for FindingDocument {
             severity: finding.severity.to_string(),
             rule: finding.rule.to_string(),
             subject: finding.subject.as_ref().map(ToString::to_string),
+            other_subjects: finding.other_subjects.iter().map(ToString::to_string).collect(),
             message: finding.message.clone(),
             help: finding.help.clone(),
             origin: finding.origin.as_ref().map(OriginDocument::from),

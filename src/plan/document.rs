@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{Action, Change, NodeChange, Target, node_changes};
 use super::document_edit::EditDocument;
+use super::document_findings::{BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument};
 use super::document_lb::{LbSummary, ServiceEffectDocument};
 use super::document_pod_pools::PodPoolSummary;
 use super::{Plan, digest};
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.5";
+pub const FORMAT_VERSION: &str = "1.6";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct PlanDocument {
     pub services: Vec<ServiceEffectDocument>,
     /// What must wait.
     pub blocked: Vec<BlockedDocument>,
+    /// Held blocks that the files would not give their nodes today.
+    #[serde(default)]
+    pub misplaced: Vec<MisplacedDocument>,
     /// Where the cluster differs.
     pub drift: Vec<DriftDocument>,
     /// Results of the checks.
@@ -87,8 +90,24 @@ pub struct Summary {
     pub moved: usize,
     /// Changes that must wait.
     pub blocked: usize,
-    /// Nodes that have what they should have.
+    /// Nodes that are as the files say: nothing changes or waits, no block is misplaced, no field drifted, and no check
+    /// found an error.
     pub unchanged: usize,
+    /// Nodes with a block that the files would not give them today.
+    #[serde(default)]
+    pub misplaced: usize,
+    /// All nodes.
+    #[serde(default)]
+    pub nodes: usize,
+    /// Errors that the checks found.
+    #[serde(default)]
+    pub errors: usize,
+    /// Warnings that the checks gave.
+    #[serde(default)]
+    pub warnings: usize,
+    /// Fields that differ from what they should show.
+    #[serde(default)]
+    pub drifted: usize,
     /// Changes that cannot be taken back.
     #[serde(default)]
     pub irreversible: usize,
@@ -159,73 +178,6 @@ pub struct GuardDocument {
     pub resource_version: String,
 }
 
-/// A blocked change as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockedDocument {
-    /// Kind of the object.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Why it must wait.
-    pub reason: String,
-    /// What would unblock it.
-    pub unblock: String,
-    /// The pin.
-    pub origin: Option<OriginDocument>,
-}
-
-/// Why a plan may not be applied, as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusalDocument {
-    /// Stable code.
-    pub rule: String,
-    /// What is refused.
-    pub message: String,
-    /// The way out.
-    pub help: String,
-    /// The waiver that it would take.
-    pub waiver: Option<String>,
-}
-
-/// Drift as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriftDocument {
-    /// Kind of the object.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// The field.
-    pub field: String,
-    /// What it should show.
-    pub expected: String,
-    /// What it shows.
-    pub seen: String,
-    /// Field manager of the last write.
-    pub manager: Option<String>,
-    /// Time of the last write, RFC 3339.
-    pub time: Option<String>,
-}
-
-/// A finding as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FindingDocument {
-    /// `error`, `warning` or `info`.
-    pub severity: String,
-    /// Stable code.
-    pub rule: String,
-    /// `Kind/name`, where it is about one object.
-    pub subject: Option<String>,
-    /// What is wrong.
-    pub message: String,
-    /// The way out.
-    pub help: String,
-    /// The place.
-    pub origin: Option<OriginDocument>,
-    /// Further places.
-    #[serde(default)]
-    pub related: Vec<OriginDocument>,
-}
-
 /// Why a saved plan cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFileError {
@@ -247,35 +199,31 @@ impl PlanDocument {
     /// The plan as a document; `directory` is where the files are, as it was given.
     pub fn new(plan: &Plan, directory: &str) -> PlanDocument {
         // Every field is named, so that a new one cannot be forgotten here.
-        let Plan { changes, effects, waivers, refusals, blocked, drift, findings, unchanged, desired_digest } = plan;
-        let changes: Vec<ChangeDocument> = changes.iter().map(ChangeDocument::from).collect();
-        let nodes = || node_changes(&plan.changes);
-        let count = |action: Action| nodes().filter(|change| change.action == action).count();
+        let Plan {
+            changes,
+            effects,
+            waivers,
+            refusals,
+            blocked,
+            misplaced,
+            drift,
+            findings,
+            unchanged: _,
+            desired_digest,
+        } = plan;
         let refused = refusals.iter().filter(|refusal| !refusal.is_waived(waivers));
-        let load_balancing = LbSummary::new(plan);
         PlanDocument {
             format_version: FORMAT_VERSION.to_owned(),
             intent: Intent::Files,
             digest: String::new(),
             source: SourceDocument { directory: directory.to_owned(), revision: None, digest: desired_digest.clone() },
-            summary: Summary {
-                assign: count(Action::Assign),
-                update: count(Action::Update),
-                moved: nodes().filter(|change| change.moves_a_block()).count(),
-                blocked: blocked.len(),
-                unchanged: unchanged.iter().filter(|target| matches!(target, Target::Node(_))).count(),
-                release: count(Action::Release),
-                delete: 0,
-                irreversible: changes.iter().filter(|change| change.undo.is_none()).count(),
-                load_balancing,
-                pod_pools: PodPoolSummary::new(plan),
-                ports: plan.changes.iter().filter(|change| matches!(change, Change::Port(_))).count(),
-            },
+            summary: Summary::new(plan),
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
-            changes,
+            changes: changes.iter().map(ChangeDocument::from).collect(),
             services: effects.services.iter().map(ServiceEffectDocument::from).collect(),
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
+            misplaced: misplaced.iter().map(MisplacedDocument::from).collect(),
             drift: drift.iter().map(DriftDocument::from).collect(),
             findings: findings.iter().map(FindingDocument::from).collect(),
         }
@@ -341,13 +289,6 @@ impl PlanDocument {
             Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
             None => Ok(document),
         }
-    }
-}
-
-impl NodeChange {
-    /// Whether a block that the written field shows is replaced by another one.
-    fn moves_a_block(&self) -> bool {
-        !self.after.is_empty() && self.before.iter().any(|before| !self.after.contains(before))
     }
 }
 

@@ -1,9 +1,61 @@
 //! Where the cluster shows something else than it should, and who wrote it.
 
-use super::change::{Drift, FieldDrift};
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
 use crate::desired::Pin;
+use crate::model::NodeName;
 use crate::net::{Block, Family};
+use crate::neutron::Id;
 use crate::observed::{HoldingField, Node, Observed};
+
+/// A place that shows something else than it should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drift {
+    /// A field of the cluster.
+    Field(FieldDrift),
+    /// The pairs of a VM's port.
+    Pairs(PairsDrift),
+}
+
+impl Drift {
+    /// The node that it is about.
+    pub fn node(&self) -> &NodeName {
+        match self {
+            Drift::Field(drift) => &drift.node,
+            Drift::Pairs(drift) => &drift.node,
+        }
+    }
+}
+
+/// What the port of a node's VM lets out, of what is ours to say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PairsDrift {
+    /// The node that the VM is.
+    pub node: NodeName,
+    /// The port.
+    pub port: Id,
+    /// What it should let out.
+    pub expected: BTreeSet<IpNet>,
+    /// What it lets out.
+    pub seen: BTreeSet<IpNet>,
+}
+
+/// A field of a node that shows another block than it should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldDrift {
+    /// The node.
+    pub node: NodeName,
+    /// The field that differs.
+    pub field: HoldingField,
+    /// What it should show.
+    pub expected: Block,
+    /// What it shows.
+    pub seen: Block,
+    /// Field manager and time of the last write, where the server kept them.
+    pub author: Option<(String, String)>,
+}
 
 /// Compares every field of a node with its pin, or else with the field that Cilium prefers.
 pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
@@ -12,7 +64,7 @@ pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift
         let held = held.get(family).map(|holding| holding.block);
         let Some(expected) = pin.and_then(|pin| pin.blocks.get(family).copied()).or(held) else { continue };
         for (field, seen) in shown(observed, node, family).filter(|(_, seen)| *seen != expected) {
-            let author = author(node, field);
+            let author = author(observed, node, field);
             drift.push(Drift::Field(FieldDrift { node: node.name.clone(), field, expected, seen, author }));
         }
     }
@@ -29,7 +81,9 @@ fn shown(observed: &Observed, node: &Node, family: Family) -> impl Iterator<Item
     of_node.into_iter().flatten().chain(of_cilium_node)
 }
 
-fn author(node: &Node, field: HoldingField) -> Option<(String, String)> {
-    let of_field = node.authors.iter().filter(|author| author.field == field);
+/// Field manager and time of the last write of a field.
+pub(super) fn author(observed: &Observed, node: &Node, field: HoldingField) -> Option<(String, String)> {
+    let of_cilium_node = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|other| &other.authors);
+    let of_field = node.authors.iter().chain(of_cilium_node).filter(|author| author.field == field);
     of_field.max_by(|a, b| a.time.cmp(&b.time)).map(|author| (author.manager.clone(), author.time.clone()))
 }

@@ -12,11 +12,13 @@ mod describe;
 mod digest;
 mod document;
 mod document_edit;
+mod document_findings;
 mod document_lb;
 mod document_pod_pools;
 mod drift;
 mod lb;
 mod limits;
+mod misplaced;
 mod node_change;
 mod overview;
 mod pairs;
@@ -26,6 +28,7 @@ mod pod_pools;
 mod pool_use;
 mod staleness;
 mod standing;
+mod summary;
 mod unattended;
 mod undo;
 mod write_path;
@@ -36,23 +39,26 @@ use crate::model::{Finding, Waiver};
 
 pub use blocked::{Blocked, BlockedReason};
 pub use change::{
-    Action, Change, CiliumNodeObject, Drift, Edit, FieldDrift, NodeChange, NodeConfigEdit, NodeConfigObject,
-    PairsDrift, PassedOverPool, Reason, Sequence, Target, node_changes,
+    Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, PassedOverPool, Reason,
+    Sequence, Target, UnapprovedBlock, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::{foreign_ranges, plan};
 pub use document::{
-    BlockedDocument, ChangeDocument, DriftDocument, FORMAT_VERSION, FindingDocument, GuardDocument, Intent,
-    OriginDocument, PlanDocument, PlanFileError, RefusalDocument, SourceDocument, Summary,
+    ChangeDocument, FORMAT_VERSION, GuardDocument, Intent, OriginDocument, PlanDocument, PlanFileError, SourceDocument,
+    Summary,
 };
 pub use document_edit::EditDocument;
+pub use document_findings::{BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument};
 pub use document_lb::{LbSummary, LostAddressDocument, ServiceEffectDocument};
 pub use document_pod_pools::PodPoolSummary;
+pub use drift::{Drift, FieldDrift, PairsDrift};
 pub use lb::{
     AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction, ServiceAction,
     ServiceChange, ServiceEffect, effects,
 };
 pub use limits::{Refusal, exceeded_limits, refusals};
+pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use pairs::{PortCause, PortChange};
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
@@ -76,6 +82,8 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     /// What must wait, by name.
     pub blocked: Vec<Blocked>,
+    /// Blocks that nodes hold and that the files would not give them today, by reason and pool.
+    pub misplaced: Vec<Misplaced>,
     /// Where the cluster differs from what was applied or pinned.
     pub drift: Vec<Drift>,
     /// Results of all checks.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::blocked::BlockedReason;
-use super::change::{Action, Edit, NodeChange, PassedOverPool, Reason};
+use super::change::{Action, Edit, NodeChange, PassedOverPool, Reason, UnapprovedBlock};
+use super::drift;
+use super::misplaced::{Misplaced, MisplacedReason};
 use super::pins::{Others, PinOutcome};
 use super::undo;
 use super::write_path::{Paths, Route};
@@ -11,7 +13,7 @@ use crate::alloc::{Assigned, Outcome, PassedOver, PoolId, Supply};
 use crate::desired::Desired;
 use crate::model::{Hazard, Origin, PerFamily, PoolName};
 use crate::net::{Block, Family};
-use crate::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed, Reading};
+use crate::observed::{FamilyUse, Holding, HoldingField, Node, ObjectVersion, Observed, Reading};
 
 /// A node with a pin.
 pub(super) struct Pinned {
@@ -60,6 +62,7 @@ impl<'p> NodeChanges<'p> {
         node: &Node,
         pinned: Option<&Pinned>,
         outcome: Outcome,
+        misplaced: &[Misplaced],
     ) -> Result<Option<NodeChange>, BlockedReason> {
         if let Some(text) = self.observed.unreadable(node) {
             return Err(BlockedReason::Unreadable(text.to_owned()));
@@ -91,7 +94,28 @@ impl<'p> NodeChanges<'p> {
             Outcome::NoPool if blocks.is_empty() => return Err(BlockedReason::NoPool),
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
         }
-        self.write(node, &held, &blocks, source)
+        let change = self.write(node, &held, &blocks, source)?;
+        Ok(change.map(|change| NodeChange { needs_approval: self.unapproved(node, &held, misplaced), ..change }))
+    }
+
+    /// Blocks that the node's agent alone vouches for, and that are none of its pools.
+    fn unapproved(&self, node: &Node, held: &PerFamily<Holding>, misplaced: &[Misplaced]) -> Vec<UnapprovedBlock> {
+        let is_written_by_the_node = |holding: &&Holding| match holding.field {
+            HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => {
+                holding.reading == Reading::NotRead
+            }
+            HoldingField::NodeSpec | HoldingField::Setting | HoldingField::Allocated => false,
+        };
+        let unapproved = |holding: &Holding| {
+            let found = misplaced.iter().find(|misplaced| misplaced.block == holding.block)?;
+            let reason = match &found.reason {
+                MisplacedReason::BetterPool(_) => return None,
+                reason => reason.clone(),
+            };
+            let author = drift::author(self.observed, node, holding.field);
+            Some(UnapprovedBlock { block: holding.block, field: holding.field, reason, author })
+        };
+        held.iter().filter(is_written_by_the_node).filter_map(unapproved).collect()
     }
 
     /// A node that moves from the blocks that it holds to those of its pin.
@@ -120,6 +144,7 @@ impl<'p> NodeChanges<'p> {
             hazard: Hazard::Disruptive,
             guard: ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() },
             origin: Some(pinned.origin.clone()),
+            needs_approval: Vec::new(),
         })
     }
 
@@ -159,8 +184,21 @@ impl<'p> NodeChanges<'p> {
         let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
         let Source { pool, origin, reason } = source;
         let undo = undo::inverse(node, &edit);
-        let node = node.name.clone();
-        Ok(Some(NodeChange { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin }))
+        let (node, needs_approval) = (node.name.clone(), Vec::new());
+        Ok(Some(NodeChange {
+            action,
+            node,
+            pool,
+            before,
+            after,
+            edit,
+            undo,
+            reason,
+            hazard,
+            guard,
+            origin,
+            needs_approval,
+        }))
     }
 
     /// A held block that nobody reads yet may be wrong: it becomes real by being written, so it must be free of others like a

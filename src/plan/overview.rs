@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strum::VariantNames;
+
 use super::change::{Change, NodeChange, Target};
 use super::decide::supply;
-use super::{Plan, pool_use};
+use super::{MisplacedReason, Plan, pool_use};
 use crate::desired::Desired;
 use crate::model::{NodeName, PoolName, Rule, ServiceName, Severity};
 use crate::net::Family;
@@ -28,6 +30,8 @@ pub struct Overview {
     pub refusals: Vec<String>,
     /// How often each rule found something.
     pub findings: BTreeMap<(Severity, Rule), usize>,
+    /// Nodes with a misplaced block, by the code of the reason; every reason is there.
+    pub misplaced: BTreeMap<&'static str, usize>,
 }
 
 /// A pool in numbers.
@@ -39,6 +43,8 @@ pub struct PoolOverview {
     pub blocks: BTreeMap<Family, BlockCounts>,
     /// What says that it has too few, if it has.
     pub exhausted: Option<String>,
+    /// Nodes with a block of it that the files would not give them today, by reason.
+    pub misplaced: BTreeMap<String, usize>,
 }
 
 impl PoolOverview {
@@ -99,6 +105,7 @@ impl Overview {
             service_pins: desired.service_pins.keys().map(|name| (name.clone(), service_pin(name))).collect(),
             nodes: observed.nodes.len(),
             refusals: plan.refusals.iter().map(|one| format!("{}; {}", one.message, one.help)).collect(),
+            misplaced: misplaced(plan),
             findings,
             blocked,
         }
@@ -121,6 +128,16 @@ impl Overview {
     }
 }
 
+fn misplaced(plan: &Plan) -> BTreeMap<&'static str, usize> {
+    let mut by_code: BTreeMap<&'static str, usize> = MisplacedReason::VARIANTS.iter().map(|code| (*code, 0)).collect();
+    let nodes: BTreeSet<(&'static str, &NodeName)> =
+        plan.misplaced.iter().map(|one| (one.reason.code(), &one.node)).collect();
+    for (code, _) in nodes {
+        *by_code.entry(code).or_default() += 1;
+    }
+    by_code
+}
+
 fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolOverview> {
     let mut pools: BTreeMap<PoolName, PoolOverview> =
         desired.pools.keys().map(|name| (name.clone(), PoolOverview::default())).collect();
@@ -133,6 +150,10 @@ fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolNa
     let holders: BTreeSet<(&PoolName, &NodeName)> = observed.shown_blocks().filter_map(holder).collect();
     for (name, _) in holders {
         pools.entry(name.clone()).or_default().nodes += 1;
+    }
+    for one in &plan.misplaced {
+        let pool = one.pool.as_ref().and_then(|name| pools.get_mut(name));
+        pool.into_iter().for_each(|pool| *pool.misplaced.entry(one.reason.to_string()).or_default() += 1);
     }
     for finding in plan.findings.iter().filter(|finding| finding.rule == Rule("pool-exhausted")) {
         let about = finding.subject.as_ref().and_then(|subject| subject.name.parse::<PoolName>().ok());

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
-use super::change::{Action, Change, Drift, PairsDrift, Target, node_changes};
+use super::change::{Action, Change, Target, node_changes};
 use super::document::{ChangeDocument, GuardDocument};
 use super::document_edit::EditDocument;
 use super::document_lb::hazard_text;
+use super::drift::{Drift, PairsDrift};
+use super::misplaced::{MisplacedReason, not_given};
 use super::pins::Others;
 use crate::check;
 use crate::desired::{AddressPairs, Desired, Pool};
@@ -248,7 +250,7 @@ impl Deciding<'_> {
     fn wanted(&mut self, node: &Node, candidates: &BTreeSet<Block>) -> BTreeSet<IpNet> {
         let mut wanted = BTreeSet::new();
         for block in candidates.iter().copied() {
-            match obstacle(self.desired, self.others, node, block) {
+            match obstacle(self.desired, self.observed, self.others, node, block) {
                 None => drop(wanted.insert(IpNet::from(block))),
                 Some(why) => {
                     let message = format!("its port is not made to let {block} out: {why}");
@@ -285,14 +287,34 @@ pub(super) fn in_use(observed: &Observed, node: &Node) -> BTreeSet<Block> {
 }
 
 /// Why the port of a node is not opened for a block: whoever writes one to a node must not get what is somebody else's.
-pub(super) fn obstacle(desired: &Desired, others: &Others<'_>, node: &Node, block: Block) -> Option<String> {
+pub(super) fn obstacle(
+    desired: &Desired,
+    observed: &Observed,
+    others: &Others<'_>,
+    node: &Node,
+    block: Block,
+) -> Option<String> {
     if !is_in_pools(desired, &IpNet::from(block)) {
         return Some("it is of no pool of the files".to_owned());
     }
     if let Some(other) = others.holder(block, &node.name) {
         return Some(format!("node `{other}` shows it, too"));
     }
+    if let Some(reason) = not_vouched_for(desired, observed, node, block) {
+        return Some(format!("{reason}, and only the node's own agent shows the block"));
+    }
     others.uses(block).then(|| "something else than nodes has addresses of it".to_owned())
+}
+
+/// What speaks against a block that only fields show which the node's agent can write.
+fn not_vouched_for(desired: &Desired, observed: &Observed, node: &Node, block: Block) -> Option<MisplacedReason> {
+    if node.spec.get(block.family()) == Some(&block) {
+        return None;
+    }
+    let pool = desired.pools.values().find(|pool| pool.contains(block));
+    // There a Pod of any node asks for a pool.
+    not_given(desired, node, block, pool)
+        .filter(|reason| !(observed.is_multi_pool() && *reason == MisplacedReason::NotSelected))
 }
 
 /// The same as a block; `None` where bits below its prefix are set.

@@ -65,7 +65,7 @@ pub(super) fn undone(
     let kept = in_use(observed, node).into_iter().filter(|block| !is_taken(block)).map(IpNet::from);
     let kept: BTreeSet<IpNet> = kept.filter(|block| remove.contains(block)).collect();
     let is_somebodys = |block: &Block| {
-        obstacle(desired, others, node, *block).is_some() || others.claimant(*block, &node.name).is_some()
+        obstacle(desired, observed, others, node, *block).is_some() || others.claimant(*block, &node.name).is_some()
     };
     let blocked = |reason| Some(Err(Blocked { target: Target::Port(port.id.clone()), reason, origin: None }));
     if !kept.is_empty() {

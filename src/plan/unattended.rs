@@ -50,7 +50,8 @@ fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
     let mut is_held_back = false;
     for change in changes {
         let in_order = change.sequence() == Sequence::AfterThoseBefore;
-        if change.hazard() > worst || (in_order && is_held_back) {
+        let must_wait = change.hazard() > worst || !change.needs_approval().is_empty();
+        if must_wait || (in_order && is_held_back) {
             is_held_back |= in_order;
             waiting.push(change.clone());
         } else {

@@ -108,6 +108,7 @@ impl Undoing<'_> {
             reason: Reason::Undo,
             guard,
             origin: None,
+            needs_approval: Vec::new(),
         }))
     }
 

@@ -4,23 +4,28 @@ use std::fmt;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 
+use super::findings::cut;
+use super::human::Detail;
 use super::text::{masked, printable};
 use crate::desired::Documents;
 use crate::model::{Finding, Origin, Severity};
 use crate::plan::FindingDocument;
 
-/// All findings as text, the worst first, each with its place in the file, a code and a way out.
-pub fn diagnostics(findings: &[Finding], documents: &Documents) -> String {
+/// Findings as text, the worst first, each with its place in the file, a code and a way out. In short form, the first
+/// few of each rule, and how many more there are.
+pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(100);
     let mut text = String::new();
-    for finding in findings {
-        let report =
-            Report { finding, source: source_of(finding, documents), url: format!("cilium-ipam::{}", finding.rule) };
+    let cut = cut(findings, detail);
+    for finding in &cut.shown {
+        let source = source_of(finding, documents);
+        let report = Report { finding, source, url: format!("cilium-ipam::{}", finding.rule) };
         if handler.render_report(&mut text, &report).is_err() {
             text.push_str(&format!("{}: {}\n", finding.severity, printable(&finding.message)));
         }
         text.push('\n');
     }
+    cut.rest().for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }
 

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::findings::cut;
+use super::human::Detail;
 use super::table;
 use super::text::{Paint, count, printable};
 use crate::doctor::Conclusion;
@@ -90,7 +92,7 @@ impl ExaminationDocument {
 }
 
 /// An examination as text: what Cilium this is, then each finding with what shows it, what comes of it, and the way out.
-pub fn examination(conclusions: &[Conclusion], findings: &[Finding]) -> String {
+pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Detail) -> String {
     let row = |conclusion: &Conclusion| {
         let Conclusion { about, value, evidence, certainty } = conclusion;
         [(*about).to_owned(), value.clone(), certainty.as_str().to_owned(), evidence.clone()]
@@ -98,7 +100,9 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding]) -> String {
     };
     let rows: Vec<[String; 4]> = conclusions.iter().map(row).collect();
     let mut text = table(["CILIUM", "VALUE", "CERTAINTY", "EVIDENCE"], &rows);
-    findings.iter().for_each(|finding| text.push_str(&finding_text(finding)));
+    let cut = cut(findings, detail);
+    cut.shown.iter().for_each(|finding| text.push_str(&finding_text(finding)));
+    cut.rest().for_each(|line| text.push_str(&format!("\n{line}")));
     let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings, infos) = (of(Severity::Error), of(Severity::Warning), of(Severity::Info));
     let summary = match findings.len() {

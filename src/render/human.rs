@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{Paint, count, printable};
-use super::{human_lb, human_pod_pools, human_ports};
+use super::text::{Paint, count, grouped_digits, printable};
+use super::{human_lb, human_misplaced, human_pod_pools, human_ports};
 use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, Summary};
 
 /// How much is shown.
@@ -15,8 +15,8 @@ pub enum Detail {
     Full,
 }
 
-/// Changes of one pool that are shown in short form; more are counted.
-const SHOWN: usize = 20;
+/// Lines of one group that are shown in short form; more are counted.
+const SHOWN: usize = 10;
 
 /// The plan as text; findings are printed apart from it, as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {
@@ -32,10 +32,12 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         changes,
         services,
         blocked,
+        misplaced,
         drift,
         findings: _,
     } = plan;
-    let mut text = headline(summary);
+    let headline = headline(summary);
+    let mut text = headline.clone();
     text.push_str(&human_lb::headline(&summary.load_balancing));
     let pod_pools = human_pod_pools::headline(&summary.pod_pools);
     if !pod_pools.is_empty() {
@@ -51,6 +53,9 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     text.push_str(&human_ports::changes(changes, detail));
     if !blocked.is_empty() {
         text.push_str(&blocked_by_reason(blocked, detail));
+    }
+    if !misplaced.is_empty() {
+        text.push_str(&human_misplaced::misplaced(misplaced, detail));
     }
     if !drift.is_empty() {
         text.push_str(&drift_lines(drift, detail));
@@ -69,40 +74,44 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         let what = format!("files of commit {}", printable(revision));
         text.push_str(&Paint::Dim.on(&if changes.is_empty() { format!("\n{what}\n") } else { format!("{what}\n") }));
     }
+    // Long output scrolls the first line away.
+    if text != headline {
+        text.push_str(&format!("\n{headline}"));
+    }
     text
 }
 
 /// `Plan: 3 to assign, …` or `No changes.`
 fn headline(summary: &Summary) -> String {
-    let Summary {
-        assign,
-        release,
-        update,
-        delete,
-        moved,
-        blocked,
-        unchanged,
-        irreversible: _,
-        load_balancing,
-        pod_pools,
-        ports,
-    } = summary;
-    let nodes = count(*unchanged, "node");
-    if assign + release + update + delete + ports == 0
-        && load_balancing.changes_nothing()
-        && pod_pools.changes_nothing()
-    {
-        let text = match blocked {
-            0 => format!("No changes. {nodes} as the files say, 0 moved."),
-            _ => format!("No changes. {nodes} as the files say, 0 moved; {blocked} blocked."),
-        };
-        return format!("{}\n", Paint::Bold.on(&text));
-    }
-    let text = format!(
-        "Plan: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved; {blocked} blocked, {unchanged} unchanged.{}",
-        if *ports == 0 { String::new() } else { format!(" {} to change.", count(*ports, "port")) }
-    );
+    let Summary { assign, release, update, delete, moved, blocked, unchanged, misplaced, ports, .. } = summary;
+    let text = if summary.changes_nothing() {
+        no_changes(summary)
+    } else {
+        format!(
+            "Plan: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved; {blocked} blocked, {}{unchanged} unchanged.{}{}",
+            if *misplaced == 0 { String::new() } else { format!("{misplaced} misplaced, ") },
+            if *ports == 0 { String::new() } else { format!(" {} to change.", count(*ports, "port")) },
+            if summary.errors == 0 { String::new() } else { format!(" {} found.", count(summary.errors, "error")) }
+        )
+    };
     format!("{}\n", Paint::Bold.on(&text))
+}
+
+/// Says that all is as the files say only where nothing speaks against it.
+fn no_changes(summary: &Summary) -> String {
+    let Summary { moved, unchanged, nodes, blocked, misplaced, drifted, errors, .. } = summary;
+    if summary.is_as_the_files_say() {
+        return format!("No changes. {} as the files say, {moved} moved.", count(*nodes, "node"));
+    }
+    let counts = [
+        (*misplaced, format!("{} misplaced", grouped_digits(*misplaced))),
+        (*blocked, format!("{} blocked", grouped_digits(*blocked))),
+        (*drifted, count(*drifted, "drifted field")),
+        (*errors, count(*errors, "error")),
+    ];
+    let counts: Vec<String> = counts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
+    let good = grouped_digits(*unchanged);
+    format!("No changes. {good} of {} as the files say, {moved} moved; {}.", count(*nodes, "node"), counts.join(", "))
 }
 
 pub(super) fn limit(detail: Detail) -> usize {
@@ -113,7 +122,11 @@ pub(super) fn limit(detail: Detail) -> usize {
 }
 
 pub(super) fn more(hidden: usize) -> String {
-    if hidden == 0 { String::new() } else { Paint::Dim.on(&format!("    … and {hidden} more; --full shows all\n")) }
+    if hidden == 0 {
+        String::new()
+    } else {
+        Paint::Dim.on(&format!("    … and {} more; --full shows all\n", grouped_digits(hidden)))
+    }
 }
 
 fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
@@ -173,20 +186,32 @@ fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
 }
 
 fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
-    let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut causes: BTreeMap<(&str, &str), BTreeMap<&str, Vec<String>>> = BTreeMap::new();
     for entry in blocked {
-        reasons.entry((&entry.reason, &entry.unblock)).or_default().push(blocked_name(entry));
+        let reasons = causes.entry((&entry.code, &entry.unblock)).or_default();
+        reasons.entry(&entry.reason).or_default().push(blocked_name(entry));
     }
     let noun = if blocked.iter().all(|entry| entry.kind == "Node") { "node" } else { "object" };
     let mut text = format!("\n{} ({})\n", Paint::Bold.on("blocked"), count(blocked.len(), noun));
-    for ((reason, unblock), names) in reasons {
-        let shown = &names[..names.len().min(limit(detail))];
-        let rest = names.len() - shown.len();
-        let rest = if rest == 0 { String::new() } else { format!(" … and {rest} more") };
-        text.push_str(&format!("  {} {}{rest}\n", Paint::Red.on("!"), printable(&shown.join(", "))));
-        text.push_str(&format!("      {}\n      {}\n", printable(reason), Paint::Dim.on(&printable(unblock))));
+    for ((_, unblock), reasons) in causes {
+        let gap = if reasons.len() == 1 { "\n      " } else { "  " };
+        for (reason, names) in reasons.iter().take(limit(detail)) {
+            let (sign, names) = (Paint::Red.on("!"), named(names, detail));
+            text.push_str(&format!("  {sign} {}{gap}{}\n", printable(&names), printable(reason)));
+        }
+        text.push_str(&more(reasons.values().skip(limit(detail)).map(Vec::len).sum()));
+        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(unblock))));
     }
     text
+}
+
+/// Names in one line: the first few, and how many more there are.
+pub(super) fn named(names: &[String], detail: Detail) -> String {
+    let shown = &names[..names.len().min(limit(detail))];
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} … and {} more", shown.join(", "), grouped_digits(more)),
+    }
 }
 
 /// Nodes go by their name alone.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::human::{blocked_name, short_name};
+use super::human::{Detail, blocked_name, named, short_name};
 use super::human_lb::effect_parts;
+use super::human_misplaced::by_cause;
 use super::manifest_diff::manifest_diff;
 use super::text::{count, printable};
 use super::{human_pod_pools, human_ports};
@@ -26,6 +27,7 @@ pub fn markdown(plan: &PlanDocument) -> String {
         changes,
         services,
         blocked,
+        misplaced,
         drift,
         findings,
     } = plan;
@@ -54,6 +56,14 @@ pub fn markdown(plan: &PlanDocument) -> String {
     let rows: Vec<[String; 3]> =
         blocked.iter().map(|b| [blocked_name(b), b.reason.clone(), b.unblock.clone()]).collect();
     page.table(&format!("blocked, {}", count(blocked.len(), "object")), ["object", "why", "way out"], &rows);
+    let rows: Vec<[String; 4]> = by_cause(misplaced)
+        .into_iter()
+        .map(|((_, pool, reason, _), blocks)| {
+            let pool = pool.unwrap_or("(none)").to_owned();
+            [pool, reason.to_owned(), count(blocks.len(), "block"), named(&blocks, Detail::Short)]
+        })
+        .collect();
+    page.table(&format!("misplaced, {}", count(misplaced.len(), "block")), ["pool", "why", "how many", "nodes"], &rows);
     let rows: Vec<[String; 5]> = drift
         .iter()
         .map(|d| {
@@ -93,16 +103,20 @@ fn headline(plan: &PlanDocument) -> String {
         irreversible,
         load_balancing,
         pod_pools,
-        ports,
+        ports: _,
+        misplaced,
+        nodes: _,
+        errors,
+        warnings: _,
+        drifted: _,
     } = &plan.summary;
     let irreversible = match irreversible {
         0 => String::new(),
         changes => format!("\n\n{} cannot be undone: {}", count(*changes, "change"), super::why_irreversible(plan)),
     };
-    let is_nothing = assign + release + update + delete + ports == 0
-        && load_balancing.changes_nothing()
-        && pod_pools.changes_nothing();
-    let title = if is_nothing { "No changes" } else { "Plan" };
+    let title = if plan.summary.changes_nothing() { "No changes" } else { "Plan" };
+    let misplaced = if *misplaced == 0 { String::new() } else { format!("{misplaced} misplaced, ") };
+    let errors = if *errors == 0 { String::new() } else { format!(", {}", count(*errors, "error")) };
     let lb = match lb_headline(load_balancing) {
         text if text.is_empty() => String::new(),
         text => format!("\n\n{text}"),
@@ -112,7 +126,7 @@ fn headline(plan: &PlanDocument) -> String {
         text => format!("{lb}\n\n{text}"),
     };
     format!(
-        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {unchanged} unchanged{lb}{irreversible}\n"
+        "### {title}: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved\n\n{blocked} blocked, {misplaced}{unchanged} unchanged{errors}{lb}{irreversible}\n"
     )
 }
 

@@ -3,8 +3,10 @@
 mod diagnostic;
 mod examination;
 mod explanation;
+mod findings;
 mod human;
 mod human_lb;
+mod human_misplaced;
 mod human_pod_pools;
 mod human_ports;
 mod junit;

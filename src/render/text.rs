@@ -31,8 +31,8 @@ impl Paint {
     }
 }
 
-/// `1 node`, `2 nodes`.
-pub fn count(number: usize, one: &str) -> String {
+/// `1,234`.
+pub fn grouped_digits(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -41,6 +41,12 @@ pub fn count(number: usize, one: &str) -> String {
         }
         grouped.push(digit);
     }
+    grouped
+}
+
+/// `1 node`, `2 nodes`.
+pub fn count(number: usize, one: &str) -> String {
+    let grouped = grouped_digits(number);
     if number == 1 { format!("{grouped} {one}") } else { format!("{grouped} {one}s") }
 }
 

@@ -24,7 +24,7 @@ pub use openstack::{CloudsPlace, OpenStack, Reach, WithPorts};
 pub use operator::{Operator, operate};
 pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
 pub use telemetry::{Server, Telemetry};
-pub use watch::{Directory, News, OnNews, Planned, Source, Waiting, Watch, watch};
+pub use watch::{Directory, News, OnNews, Planned, Source, Waiting, WaitingChange, Watch, watch};
 
 /// What a directory asks for, with everything that is wrong with it.
 #[derive(Clone, Debug)]

@@ -84,11 +84,11 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.128.0/20], blockSize: 24}") + "---\n" + &pin("n2", "10.20.140.0/24"),
     );
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
     assert!(blocked(&plan, "n0").contains("hands out blocks itself"), "{plan}");
 
     replicas(&server, 0);
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
     let wanted = planned(&plan);
     assert_eq!(plan["changes"][0]["write_path"], "cilium-node");
     assert_eq!(wanted["n2"].0, ["10.20.140.0/24"]);
@@ -105,8 +105,10 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     // While it runs, on request.
     server.folder.write("pools/policy.yaml", POLICY);
     server.nodes((4..8).map(|index| node(&format!("n{index}"), json!({}))));
-    let wanted: BTreeMap<_, _> =
-        wanted.into_iter().chain(planned(&server.run(&["plan", "-o", "json"]).expect(0).json())).collect();
+    let wanted: BTreeMap<_, _> = wanted
+        .into_iter()
+        .chain(planned(&server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json()))
+        .collect();
     server.run(&["apply", "--auto-approve"]).expect(0);
     next_of_operator(&server, "second-stranger");
     let mut seen = cilium_nodes(&server);
@@ -143,7 +145,7 @@ fn refusals_are_foretold(version: CiliumVersion) {
         pin("taken", &holder),
     ];
     server.folder.write("pools/a.yaml", [&documents[..3], &documents[4..]].concat().join("---\n"));
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
     for (name, block) in [("outside", "10.99.7.0/24"), ("taken", holder.as_str())] {
         let object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
             "spec": {"ipam": {"podCIDRs": [block]}}});
@@ -154,7 +156,7 @@ fn refusals_are_foretold(version: CiliumVersion) {
     }
     assert!(blocked(&plan, "taken").ends_with("(by node holder)"), "{plan:#}");
     server.folder.write("pools/a.yaml", [&documents[..1], &documents[3..4]].concat().join("---\n"));
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
     assert!(blocked(&plan, "large").contains("keeps account of, which is /24"), "{plan:#}");
     drop(operator);
 }
@@ -198,10 +200,10 @@ fn a_node_that_the_operator_skips() {
     server.nodes([node("other", json!({}))]);
     server.nodes([skipped]);
     server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
     assert!(blocked(&plan, "skipped").contains("lies in its ranges"), "{plan:#}");
     server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.99.0.0/16], blockSize: 25}"));
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
     assert!(blocked(&plan, "other").contains("hands out blocks itself"), "{plan:#}");
     server.run(&["apply", "--auto-approve"]).expect(0);
     next_of_operator(&server, "other");

@@ -21,6 +21,7 @@ mod lb_edits;
 mod lb_files;
 mod living;
 mod lock;
+mod misplaced;
 mod multi_pool;
 mod neutron;
 mod node_config;

@@ -154,6 +154,36 @@ impl World {
         }
         given
     }
+
+    /// Nodes that hold a block of another pool than a node without blocks would get one of, when all that this plan gives
+    /// is given. A pinned node is in its place or blocked.
+    fn naively_misplaced(&self, given: &BTreeMap<String, Block>) -> BTreeSet<String> {
+        let held: BTreeSet<u8> = self.nodes.iter().filter_map(|(_, held)| *held).collect();
+        let is_given = |number: &u8| given.values().any(|one| one.to_string() == block(*number));
+        let spoken_for = self.spoken_for();
+        let is_pinned = |number: &u8| self.pins.iter().any(|(_, pin)| pin == number);
+        let is_free = |number: &u8| {
+            !held.contains(number) && !is_given(number) && !spoken_for.contains_key(number) && !is_pinned(number)
+        };
+        let mut misplaced = BTreeSet::new();
+        for (index, (rack, held)) in self.nodes.iter().enumerate() {
+            let Some(held) = held.filter(|_| !self.pins.iter().any(|(pinned, _)| *pinned == index)) else { continue };
+            let own: Vec<u8> = match rack {
+                'a' => RACK_A.filter(|number| !self.reserved.contains(number)).collect(),
+                'b' => RACK_B.collect(),
+                _ => Vec::new(),
+            };
+            let mut pools: [Vec<u8>; 2] = [own, FALLBACK.collect()];
+            if self.priority > 0 {
+                pools.reverse();
+            }
+            let has_room = |pool: &&Vec<u8>| pool.iter().any(|number| *number == held || is_free(number));
+            if !pools.iter().find(has_room).is_some_and(|pool| pool.contains(&held)) {
+                misplaced.insert(format!("n{index:02}"));
+            }
+        }
+        misplaced
+    }
 }
 
 fn worlds() -> impl Strategy<Value = World> {
@@ -207,6 +237,16 @@ proptest! {
         prop_assert_eq!(PlanDocument::new(&plan, "pools").summary.moved, 0);
         prop_assert_eq!(world.plan(&given).unwrap().changes, vec![]);
         prop_assert_eq!(plan.changes.len() + plan.blocked.len() + plan.unchanged.len(), world.nodes.len());
+    }
+
+    #[test]
+    fn a_block_that_the_files_would_not_give_today_is_misplaced(world in worlds()) {
+        let Some(plan) = world.plan(&BTreeMap::new()) else { return Ok(()) };
+        let misplaced: BTreeSet<String> = plan.misplaced.iter().map(|one| one.node.to_string()).collect();
+        let expected = world.naively_misplaced(&given(&plan));
+        prop_assert_eq!(&misplaced, &expected, "{:?}", plan.misplaced);
+        let is_clean = plan.changes.is_empty() && plan.blocked.is_empty() && expected.is_empty();
+        prop_assert_eq!(PlanDocument::new(&plan, "pools").summary.is_as_the_files_say(), is_clean);
     }
 
     #[test]

@@ -88,11 +88,11 @@ fn edited_and_foreign_files_are_refused() {
     let plan = folder.read("plan.json");
     folder.write("plan.json", plan.replace("10.20.0.0/24", "10.20.66.0/24"));
     assert!(apply(&folder, 1).contains("do not match its digest"));
-    folder.write("plan.json", plan.replace("\"format_version\": \"1.5\"", "\"format_version\": \"2.0\""));
+    folder.write("plan.json", plan.replace("\"format_version\": \"1.6\"", "\"format_version\": \"2.0\""));
     assert!(apply(&folder, 1).contains("format version 2.0"));
     folder.write(
         "plan.json",
-        plan.replace("\"format_version\": \"1.5\",", "\"format_version\": \"1.7\", \"novelty\": 1,"),
+        plan.replace("\"format_version\": \"1.6\",", "\"format_version\": \"1.7\", \"novelty\": 1,"),
     );
     apply(&folder, 0);
     folder.write("plan.json", &plan[..plan.len() / 2]);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use strum::IntoStaticStr;
+
 use crate::check::NeutronTrouble;
 use crate::lbipam::NotRead;
 use crate::model::{NodeName, OWNER_LABEL, PoolName, ServiceName};
@@ -26,7 +28,8 @@ pub enum AddressUser {
 }
 
 /// Why a pool or a pin must wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LbObstacle {
     /// The server does not know the kind.
     NotServed,
@@ -113,6 +116,11 @@ impl fmt::Display for LbObstacle {
 }
 
 impl LbObstacle {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        self.into()
+    }
+
     /// What would unblock it.
     pub fn unblock(&self) -> String {
         match self {

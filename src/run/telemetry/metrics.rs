@@ -34,6 +34,7 @@ pub(super) struct Metrics {
     pool_exhausted: Family<Labels, Number>,
     nodes: Number,
     blocked: Family<Labels, Number>,
+    misplaced: Family<Labels, Number>,
     waiting: Family<Labels, Number>,
     findings: Family<Labels, Number>,
     pending: Number,
@@ -89,6 +90,7 @@ impl Default for Metrics {
             pool_exhausted: Family::default(),
             nodes: Number::default(),
             blocked: Family::default(),
+            misplaced: Family::default(),
             waiting: Family::default(),
             findings: Family::default(),
             pending: Number::default(),
@@ -126,6 +128,8 @@ impl Metrics {
         );
         registry.register("nodes", "Nodes that are seen", self.nodes.clone());
         registry.register("blocked", "Wanted changes that must wait, by kind of object", self.blocked.clone());
+        let misplaced = "Nodes with a block that the files would not give them today, by reason";
+        registry.register("misplaced_nodes", misplaced, self.misplaced.clone());
         registry.register("waiting", "Changes that wait for a person, by hazard", self.waiting.clone());
         registry.register("findings", "Results of checks, by rule and severity", self.findings.clone());
     }
@@ -208,9 +212,8 @@ impl Metrics {
     /// What only a leader knows is not known of another one's term.
     fn term(&self, leads: f64) {
         self.leads.set(leads);
-        for family in
-            [&self.pool_blocks, &self.pool_nodes, &self.pool_exhausted, &self.blocked, &self.waiting, &self.findings]
-        {
+        let families = [&self.pool_blocks, &self.pool_nodes, &self.pool_exhausted, &self.blocked, &self.misplaced];
+        for family in families.into_iter().chain([&self.waiting, &self.findings]) {
             family.clear();
         }
         for number in [&self.nodes, &self.source_invalid, &self.trouble, &self.paused] {
@@ -252,6 +255,10 @@ impl Metrics {
             let blocked = overview.blocked.keys().filter(|target| target.kind() == kind).count();
             self.blocked.get_or_create(&vec![("kind", kind.to_owned())]).set(count(blocked));
         }
+        self.misplaced.clear();
+        for (code, nodes) in &overview.misplaced {
+            self.misplaced.get_or_create(&vec![("reason", (*code).to_owned())]).set(count(*nodes));
+        }
         self.findings.clear();
         // An alert on a number that is absent never fires, and never resolves either.
         let always = ["block-held-twice", "address-held-twice"].map(|rule| ((Severity::Error, Rule(rule)), 0));
@@ -279,7 +286,7 @@ impl Metrics {
         for (hazard, name) in
             [(Hazard::None, "none"), (Hazard::Disruptive, "disruptive"), (Hazard::Destructive, "destructive")]
         {
-            let number = waiting.for_a_person.iter().filter(|(_, of)| *of == hazard).count();
+            let number = waiting.for_a_person.iter().filter(|change| change.hazard == hazard).count();
             self.waiting.get_or_create(&vec![("hazard", name.to_owned())]).set(count(number));
         }
     }

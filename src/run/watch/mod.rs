@@ -25,7 +25,7 @@ use crate::cluster::{Follow, Mirror};
 use crate::desired::Activity;
 use crate::model::{Hazard, Waiver};
 use crate::observed::Observed;
-use crate::plan::{Change, Plan, Refusal, Target};
+use crate::plan::{Change, Plan, Refusal, Target, UnapprovedBlock};
 pub use directory::Directory;
 
 /// First pause after a round that failed; each further one is twice as long.
@@ -108,6 +108,24 @@ pub struct Planned<'n> {
     pub observed: &'n Observed,
 }
 
+/// A change that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingChange {
+    /// The object.
+    pub target: Target,
+    /// What the change means for workloads.
+    pub hazard: Hazard,
+    /// Blocks of it that a person must approve.
+    pub needs_approval: Vec<UnapprovedBlock>,
+}
+
+impl From<&Change> for WaitingChange {
+    fn from(change: &Change) -> WaitingChange {
+        let (target, hazard) = (change.target(), change.hazard());
+        WaitingChange { target, hazard, needs_approval: change.needs_approval().to_vec() }
+    }
+}
+
 /// What is not done, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -116,7 +134,7 @@ pub struct Waiting {
     /// Whether the Policy says that nothing is done at all.
     pub activity: Activity,
     /// For a person, because of what it does.
-    pub for_a_person: Vec<(Target, Hazard)>,
+    pub for_a_person: Vec<WaitingChange>,
     /// Limits and protections that are in the way.
     pub refusals: Vec<Refusal>,
     /// What the plan calls blocked, with its reason.

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::joining::Known;
-use super::{News, OnNews, Planned, Waiting, Work};
+use super::{News, OnNews, Planned, Waiting, WaitingChange, Work};
 use crate::apply::{Event, Outcome};
 use crate::cluster::{Cluster, ClusterError, Follow, Snapshot};
 use crate::observed::Observed;
@@ -180,7 +180,7 @@ impl<C: Follow> Work<'_, C> {
         let waiting = Waiting {
             nodes: observed.nodes.len(),
             activity: self.files.in_force().desired.policy.activity,
-            for_a_person: parted.waiting.iter().map(|change| (change.target(), change.hazard())).collect(),
+            for_a_person: parted.waiting.iter().map(WaitingChange::from).collect(),
             refusals: parted.refusals.clone(),
             blocked: plan.blocked.iter().map(|one| (one.target.clone(), one.reason.to_string())).collect(),
         };

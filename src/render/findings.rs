@@ -1,0 +1,63 @@
+//! Findings, cut by rule, so that one cause does not hide the others however many objects it concerns.
+
+use std::collections::BTreeMap;
+
+use super::human::Detail;
+use super::text::{Paint, count, grouped_digits, printable};
+use crate::model::{Finding, ObjectRef, Origin, Rule, Severity};
+
+/// Findings of one rule that are shown whole.
+const SHOWN: usize = 5;
+
+/// More of them that are named.
+const NAMED: usize = 10;
+
+/// Findings of which some are shown.
+pub(super) struct CutFindings<'f> {
+    /// Shown whole, in their order.
+    pub(super) shown: Vec<&'f Finding>,
+    /// By rule, those that are named or counted.
+    hidden: BTreeMap<(Severity, Rule), Vec<&'f Finding>>,
+}
+
+/// Cuts the findings of each rule.
+pub(super) fn cut(findings: &[Finding], detail: Detail) -> CutFindings<'_> {
+    let limit = match detail {
+        Detail::Short => SHOWN,
+        Detail::Full => usize::MAX,
+    };
+    let mut seen: BTreeMap<(Severity, Rule), usize> = BTreeMap::new();
+    let mut cut = CutFindings { shown: Vec::new(), hidden: BTreeMap::new() };
+    for finding in findings {
+        let key = (finding.severity, finding.rule);
+        let of_rule = seen.entry(key).or_default();
+        *of_rule += 1;
+        match *of_rule <= limit {
+            true => cut.shown.push(finding),
+            false => cut.hidden.entry(key).or_default().push(finding),
+        }
+    }
+    cut
+}
+
+impl CutFindings<'_> {
+    /// A line for each rule of which some findings are not shown.
+    pub(super) fn rest(&self) -> impl Iterator<Item = String> {
+        self.hidden.iter().map(|((severity, rule), findings)| {
+            let names: Vec<String> = findings.iter().filter_map(|finding| name(finding)).take(NAMED).collect();
+            let names = match (names.len(), findings.len() - names.len()) {
+                (0, _) => String::new(),
+                (_, 0) => format!(": {}", names.join(", ")),
+                (_, more) => format!(": {} and {} more", names.join(", "), grouped_digits(more)),
+            };
+            let what = count(findings.len(), &format!("further {severity}"));
+            Paint::Dim.on(&format!("… and {what} of {rule}{}; --full shows all\n", printable(&names)))
+        })
+    }
+}
+
+/// The place in the files, or else the object.
+fn name(finding: &Finding) -> Option<String> {
+    let place = finding.origin.as_ref().map(Origin::to_string);
+    place.or_else(|| finding.subject.as_ref().map(ObjectRef::to_string))
+}

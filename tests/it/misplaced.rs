@@ -1,0 +1,199 @@
+//! Held blocks that the files would not give today: counted, explained and gated, and never more than a screen of text.
+
+use serde_json::Value;
+
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+
+const NODES: usize = 2_000;
+
+fn rack(name: &str, cidr: &str, size: u8, selected: &str) -> String {
+    pool(name, &format!("{{cidrs: [{cidr}], blockSize: {size}, nodeSelector: {{matchLabels: {{rack: {selected}}}}}}}"))
+}
+
+/// Racks a, b and c, whose pools select these racks and give blocks of this size.
+fn racks(of_a: &str, of_b: &str, size: u8) -> [String; 3] {
+    [rack("a", "10.0.0.0/12", size, of_a), rack("b", "10.16.0.0/12", size, of_b), rack("c", "10.32.0.0/12", size, "c")]
+}
+
+/// 2,000 nodes, each with a /24 of the pool of its rack.
+fn applied(pools: &[String]) -> Folder {
+    let nodes: Vec<String> =
+        (0..NODES).map(|index| node(&format!("n{index:04}"), ["a", "b", "c"][index % 3], "")).collect();
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+        ("pools/racks.yaml", &racks("a", "b", 24).join("---\n")),
+    ]);
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    let clean = folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "misplaced"]).expect(0).stdout;
+    assert_eq!(clean, "No changes. 2,000 nodes as the files say, 0 moved.\n");
+    folder.write("pools/racks.yaml", pools.join("---\n"));
+    folder
+}
+
+fn plan(folder: &Folder) -> Value {
+    folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json()
+}
+
+/// Code, pool and number of the misplaced blocks.
+fn causes(plan: &Value) -> Vec<(String, String, usize)> {
+    let mut causes = std::collections::BTreeMap::new();
+    for one in plan["misplaced"].as_array().unwrap() {
+        let text = |key: &str| one[key].as_str().unwrap_or("-").to_owned();
+        *causes.entry((text("code"), text("pool"))).or_insert(0) += 1;
+    }
+    causes.into_iter().map(|((code, pool), count)| (code, pool, count)).collect()
+}
+
+fn cause(code: &str, pool: &str, count: usize) -> (String, String, usize) {
+    (code.to_owned(), pool.to_owned(), count)
+}
+
+#[test]
+fn swapped_selectors_are_told_grouped_and_gated() {
+    let folder = applied(&racks("b", "a", 24));
+    let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
+    let headline = "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 misplaced.";
+    assert!(ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline), "{}", ran.stdout);
+    assert!(ran.stdout.contains("667 blocks of pool a: the pool does not select the node"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().count() + ran.stderr.lines().count() < 60, "{}\n{}", ran.stdout, ran.stderr);
+    let full = folder.run(&["plan", "--cluster", "cluster.json", "--full"]).expect(0).stdout;
+    assert!(full.contains("n0000 10.0.0.0/24") && full.contains("n1998 10.2.154.0/24"), "{full}");
+    assert_eq!(full.matches("/24").count(), 1_334);
+
+    folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "misplaced"]).expect(2);
+    folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "changes,blocked,refused,drift,warning"]).expect(0);
+    folder.run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"]).expect(0);
+    let plan = plan(&folder);
+    assert_eq!(causes(&plan), [cause("not-selected", "a", 667), cause("not-selected", "b", 667)]);
+    let summary = &plan["summary"];
+    assert_eq!(
+        (&summary["misplaced"], &summary["unchanged"], &summary["nodes"]),
+        (&1334.into(), &666.into(), &2000.into())
+    );
+
+    let markdown = folder.run(&["plan", "--cluster", "cluster.json", "-o", "markdown"]).expect(0).stdout;
+    assert!(markdown.contains("1334 misplaced") && markdown.contains("misplaced, 1,334 blocks"), "{markdown}");
+    let nodes = folder.run(&["show", "nodes", "--cluster", "cluster.json"]).expect(0).stdout;
+    assert_eq!(nodes.matches("misplaced: ").count(), 1_334);
+    let pools = folder.run(&["show", "pools", "--cluster", "cluster.json", "-o", "json"]).expect(0).json();
+    assert_eq!(pools["items"][0]["misplaced"], 667);
+    let explained = folder.run(&["explain", "n0000", "--cluster", "cluster.json"]).expect(0).stdout;
+    assert!(explained.contains("misplaced: 10.0.0.0/24: the pool does not select the node"), "{explained}");
+}
+
+#[test]
+fn the_doctor_tells_one_finding_for_each_cause() {
+    let folder = applied(&racks("b", "a", 24));
+    let ran = folder.run(&["doctor", "--cluster", "cluster.json", "--fail-on", "never"]).expect(0);
+    assert!(ran.stdout.lines().count() < 60, "{}", ran.stdout);
+    let report =
+        folder.run(&["doctor", "--cluster", "cluster.json", "-o", "json", "--fail-on", "never"]).expect(0).json();
+    let findings: Vec<&Value> =
+        report["findings"].as_array().unwrap().iter().filter(|one| one["rule"] == "block-misplaced").collect();
+    assert_eq!(findings.len(), 2, "{findings:#?}");
+    assert!(findings[0]["message"].as_str().unwrap().contains("(667 in all)"), "{findings:#?}");
+}
+
+#[test]
+fn another_block_size_and_a_pool_that_is_gone() {
+    let resized = applied(&racks("a", "b", 25));
+    assert_eq!(
+        causes(&plan(&resized)),
+        [cause("other-block-size", "a", 667), cause("other-block-size", "b", 667), cause("other-block-size", "c", 666)]
+    );
+    resized.write("pools/racks.yaml", racks("a", "b", 24)[..2].join("---\n"));
+    assert_eq!(causes(&plan(&resized)), [cause("in-no-pool", "-", 666)]);
+}
+
+#[test]
+fn reserved_and_excluded_addresses_and_a_better_pool_with_room() {
+    let nodes = [
+        node("n1", "a", &holds("10.0.0.0/24")),
+        node("n2", "a", &holds("10.0.1.0/24")),
+        node("n3", "a", &holds("10.9.0.0/24")),
+    ];
+    let policy =
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.0.1.7]}\n";
+    let pools = [
+        pool(
+            "a",
+            "{cidrs: [10.0.0.0/22], blockSize: 24, reserved: [10.0.0.0/24], nodeSelector: {matchLabels: {rack: a}}}",
+        ),
+        pool("rest", "{cidrs: [10.9.0.0/16], blockSize: 24}"),
+        policy.to_owned(),
+    ];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+        ("pools/a.yaml", &pools.join("---\n")),
+    ]);
+    let codes = |folder: &Folder| causes(&plan(folder)).into_iter().map(|(code, _, _)| code).collect::<Vec<_>>();
+    assert_eq!(codes(&folder), ["better-pool", "excluded", "reserved"]);
+    // A pin says that it is meant.
+    folder.write("pools/pin.yaml", pin("n1", "10.0.0.0/24"));
+    assert_eq!(codes(&folder), ["better-pool", "excluded"]);
+    // Without room in the better pool, the next one is right.
+    folder.write("pools/a.yaml", folder.read("pools/a.yaml").replace("10.0.0.0/22", "10.0.0.0/23"));
+    assert_eq!(codes(&folder), ["excluded"]);
+}
+
+#[test]
+fn a_family_of_which_the_files_say_nothing_is_not_judged() {
+    let dual = r#""podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24","fd00::/64"]"#;
+    let items = [node("n1", "a", dual)];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
+        ("pools/a.yaml", &pool("a", "{cidrs: [10.0.0.0/16], blockSize: 24}")),
+    ]);
+    assert_eq!(plan(&folder)["misplaced"], serde_json::json!([]));
+}
+
+#[test]
+fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
+    let block = |index: usize| format!("10.{}.{}.0/24", index / 256, index % 256);
+    let name = |index: usize| format!("n{index:04}");
+    let nodes = (0..NODES).map(|index| node(&name(index), "a", &holds(&block(index))));
+    let cilium_nodes = (0..NODES).map(|index| {
+        let (name, block) = (name(index), block((index + 1) % NODES));
+        format!(r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{{"name":"{name}"}},"spec":{{"ipam":{{"podCIDRs":["{block}"]}}}}}}"#)
+    });
+    let items: Vec<String> = nodes.chain(cilium_nodes).collect();
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
+        ("pools/a.yaml", &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 24}")),
+    ]);
+    let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(2);
+    let headline = "No changes. 0 of 2,000 nodes as the files say, 0 moved; 2,000 drifted fields, 2,000 errors.";
+    assert!(ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline), "{}", ran.stdout);
+    assert!(ran.stdout.lines().count() + ran.stderr.lines().count() < 60, "{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("1,995 further errors of block-held-twice"), "{}", ran.stderr);
+    folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "never"]).expect(0);
+    folder.run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"]).expect(0);
+    folder.run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode", "--fail-on", "error"]).expect(2);
+    folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "drift"]).expect(2);
+    let doctor = folder.run(&["doctor", "--cluster", "cluster.json"]).expect(2);
+    assert!(doctor.stdout.lines().count() < 60, "{}", doctor.stdout);
+}
+
+#[test]
+fn thousands_of_blocked_nodes_with_one_cause_are_one_entry() {
+    let block = |index: usize| format!("10.{}.{}.0/24", index / 256, index % 256);
+    // Each is pinned to the block that the next one holds, so that no two reasons are equal.
+    let nodes: Vec<String> =
+        (0..NODES).map(|index| node(&format!("n{index:04}"), "a", &holds(&block(index)))).collect();
+    let pins: Vec<String> = (0..NODES).map(|index| pin(&format!("n{index:04}"), &block((index + 1) % NODES))).collect();
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+        ("pools/a.yaml", &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 24}")),
+        ("pools/pins.yaml", &pins.join("---\n")),
+    ]);
+    let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
+    assert!(
+        ran.stdout.starts_with("No changes. 0 of 2,000 nodes as the files say, 0 moved; 2,000 blocked"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.lines().count() + ran.stderr.lines().count() < 60, "{}\n{}", ran.stdout, ran.stderr);
+    folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "blocked"]).expect(2);
+    let full = folder.run(&["plan", "--cluster", "cluster.json", "--full"]).expect(0).stdout;
+    assert_eq!(full.matches("is pinned to").count(), NODES);
+}
