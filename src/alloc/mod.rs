@@ -7,4 +7,4 @@ mod allocate;
 mod supply;
 
 pub use allocate::{Allocation, Assigned, Demand, Outcome, PassedOver, Shortfall, allocate};
-pub use supply::{Giving, PoolId, PoolSupply, Supply};
+pub use supply::{Giving, PoolId, PoolPart, PoolSupply, Supply};

@@ -11,6 +11,7 @@ use super::limits::refusals;
 use super::misplaced::Placement;
 use super::node_change::{NodeChanges, Pinned};
 use super::pins::{Others, PinOutcome};
+use super::withheld::Withheld;
 use super::{Plan, digest, drift, pairs, pins, pod_pools};
 use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Supply, allocate};
 use crate::check;
@@ -18,7 +19,7 @@ use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
 use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity};
 use crate::net::{Block, Family, Range, merge};
-use crate::observed::{FamilyUse, Node, Observed, Reading};
+use crate::observed::{FamilyUse, Node, Observed, OtherUser, Reading};
 
 /// Plans. `file_findings` are what lowering and the checks of the files gave; with an error among them there is nothing
 /// to plan from, and the caller must not call this.
@@ -46,15 +47,16 @@ pub(super) fn plan_newcomers(desired: &Desired, observed: &Observed, supply: Sup
     (planner.supply, planner.plan)
 }
 
-/// Every address that no node may get, these foreign ones among them, or that some node has.
+/// Every address that no node may get, or that some node has.
 pub(super) fn addresses_in_use(
     desired: &Desired,
     observed: &Observed,
     claims: &Claims,
-    foreign: Vec<Range>,
+    withheld: &Withheld<'_>,
 ) -> Vec<Range> {
+    let foreign = foreign(desired, observed, withheld);
     let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
-    let shown = observed.shown_blocks().map(|(_, block)| block.range());
+    let shown = withheld.shown.iter().map(|(_, range)| *range);
     foreign.into_iter().chain(reserved).chain(shown).chain(claims.ranges()).collect()
 }
 
@@ -78,7 +80,14 @@ pub(super) fn supply(desired: &Desired) -> Supply {
 
 /// Addresses that no node may get: used by something else than nodes' pods, or excluded by the Policy.
 pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
-    let used = observed.used_by_others().map(|(range, _)| range);
+    foreign(desired, observed, &Withheld::new(observed, &supply(desired)))
+}
+
+/// The same, with what was withheld already.
+pub(super) fn foreign(desired: &Desired, observed: &Observed, withheld: &Withheld<'_>) -> Vec<Range> {
+    let is_machine = |user: &OtherUser<'_>| matches!(user, OtherUser::Machine(_));
+    let used = observed.used_by_others().filter(|(_, user)| !is_machine(user)).map(|(range, _)| range);
+    let used = used.chain(withheld.machines.iter().copied());
     let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));
     let of_nobody = observed.ranges_of_nobody().map(Block::range);
     let unattributed = observed.unattributed.iter().map(|block| block.range()).chain(of_nobody);
@@ -113,15 +122,16 @@ struct Joined<'p> {
 impl<'p> Planner<'p> {
     /// Each node gets its block.
     fn blocks_of_nodes(&mut self) {
-        let foreign = foreign_ranges(self.desired, self.observed);
-        let others = Others::new(self.observed, &foreign, self.claims);
+        let withheld = Withheld::new(self.observed, &self.supply);
+        self.plan.findings.extend(withheld.findings());
+        let others = Others::new(&withheld, &foreign(self.desired, self.observed, &withheld), self.claims);
         let mut candidates = Candidates::new(self.desired, &self.supply);
         let nodes: Vec<Joined<'_>> = nodes_in_order(self.observed)
             .into_iter()
             .map(|node| Joined { node, candidates: candidates.of(node), pinned: self.pinned(node, &others) })
             .collect();
         self.plan.findings.extend(candidates.ties(self.desired));
-        let outcomes = self.allocate(&nodes, &others, foreign);
+        let outcomes = self.allocate(&nodes, &others, &withheld);
         self.decide(&nodes, &others, outcomes);
     }
 
@@ -142,14 +152,14 @@ impl<'p> Planner<'p> {
     }
 
     /// One outcome for each node: what the pools give it besides what it holds and what it is pinned to.
-    fn allocate(&mut self, nodes: &[Joined<'_>], others: &Others<'_>, foreign: Vec<Range>) -> Vec<Outcome> {
+    fn allocate(&mut self, nodes: &[Joined<'_>], others: &Others<'_>, withheld: &Withheld<'_>) -> Vec<Outcome> {
         let pins = pins::blocks(&self.desired.pins);
         let reserved: Vec<Range> = self.desired.pools.values().flat_map(|pool| pool.reserved.iter().copied()).collect();
         let never: Vec<Range> = pins.iter().map(|block| block.range()).chain(reserved.iter().copied()).collect();
         let mut kept = self.kept(others, &never);
         let demand = |joined: &Joined<'_>| self.demand(joined, kept.remove(&joined.node.name).unwrap_or_default());
         let demands: Vec<Demand> = nodes.iter().map(demand).collect();
-        let taken = addresses_in_use(self.desired, self.observed, self.claims, foreign);
+        let taken = addresses_in_use(self.desired, self.observed, self.claims, withheld);
         let allocation = allocate(&mut self.supply, &taken, &pins, &demands);
         for shortfall in &allocation.shortfalls {
             let finding = self.shortfall(shortfall);
@@ -268,8 +278,9 @@ impl<'p> Planner<'p> {
 
     /// Pairs go last: they follow what nodes hold, or get.
     fn pairs(&mut self) {
-        let foreign = foreign_ranges(self.desired, self.observed);
-        let others = Others::new(self.observed, &foreign, self.claims);
+        let withheld = Withheld::new(self.observed, &supply(self.desired));
+        let foreign = foreign(self.desired, self.observed, &withheld);
+        let others = Others::new(&withheld, &foreign, self.claims);
         let planned = pairs::plan(self.desired, self.observed, &others, &self.plan.changes);
         let pairs::PairsPlan { changes, drift, unchanged, findings } = planned;
         self.plan.changes.extend(changes);

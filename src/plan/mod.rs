@@ -31,6 +31,7 @@ mod standing;
 mod summary;
 mod unattended;
 mod undo;
+mod withheld;
 mod write_path;
 
 use std::collections::BTreeSet;

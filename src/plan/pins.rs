@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::blocked::BlockedReason;
+use super::withheld::Withheld;
 use super::write_path::{Moving, moves_nodes};
 use crate::claims::Claims;
 use crate::desired::{Desired, Pin, PoolState};
@@ -29,8 +30,8 @@ pub(super) struct Others<'o> {
 }
 
 impl<'o> Others<'o> {
-    pub(super) fn new(observed: &'o Observed, foreign: &[Range], claims: &'o Claims) -> Others<'o> {
-        let shown = observed.shown_blocks().map(|(node, block)| (block.range(), node));
+    pub(super) fn new(withheld: &Withheld<'o>, foreign: &[Range], claims: &'o Claims) -> Others<'o> {
+        let shown = withheld.shown.iter().map(|(node, range)| (*range, *node));
         Others {
             claimed: RangeIndex::new(claims.held().map(|(block, node)| (block.range(), node))),
             shown: RangeIndex::new(shown),

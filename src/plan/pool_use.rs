@@ -1,8 +1,8 @@
 //! How full each pool is.
 
-use super::decide::{foreign_ranges, supply};
+use super::decide::{foreign, supply};
+use super::withheld::Withheld;
 use crate::desired::{Desired, Pool};
-use crate::model::NodeName;
 use crate::net::{Block, Family, Range, largest_gap, merge};
 use crate::observed::Observed;
 
@@ -31,11 +31,13 @@ pub struct PoolUse<'d> {
 pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d>> {
     let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let reserved = merge(foreign_ranges(desired, observed).into_iter().chain(reserved).chain(claims.ranges()));
-    let shown: Vec<(&NodeName, Block)> = observed.shown_blocks().collect();
-    let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().copied());
-    let used: Vec<Range> = merge(shown.iter().map(|(_, block)| *block).chain(pinned).map(Block::range));
     let mut by_nodes = supply(desired);
+    let withheld = Withheld::new(observed, &by_nodes);
+    let foreign = foreign(desired, observed, &withheld);
+    let reserved = merge(foreign.into_iter().chain(reserved).chain(claims.ranges()));
+    let shown = withheld.shown.iter().map(|(_, range)| *range);
+    let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().copied());
+    let used: Vec<Range> = merge(shown.chain(pinned.map(Block::range)));
     used.iter().for_each(|range| by_nodes.take(range));
     let mut by_all = by_nodes.clone();
     reserved.iter().for_each(|range| by_all.take(range));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::decide::{addresses_in_use, foreign_ranges, plan_newcomers, supply};
+use super::decide::{addresses_in_use, plan_newcomers, supply};
+use super::withheld::{self, Withheld};
 use super::{Blocked, Change, Plan, node_changes};
 use crate::alloc::Supply;
 use crate::check::{self, NeutronRival};
@@ -54,8 +55,8 @@ impl Standing {
         let claims = observed.claims_in_force(desired.policy.quarantine);
         let planned = node_changes(&plan.changes).flat_map(|change| change.after.iter().map(|block| block.range()));
         let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().map(|block| block.range()));
-        let foreign = foreign_ranges(desired, observed);
-        let taken = addresses_in_use(desired, observed, &claims, foreign).into_iter().chain(planned).chain(pinned);
+        let withheld = Withheld::new(observed, &supply);
+        let taken = addresses_in_use(desired, observed, &claims, &withheld).into_iter().chain(planned).chain(pinned);
         taken.for_each(|range| supply.take(&range));
         Some(Standing { supply, rest: without_nodes(observed) })
     }
@@ -63,6 +64,11 @@ impl Standing {
     /// Takes addresses that somebody has by now.
     pub fn take(&mut self, range: &Range) {
         self.supply.take(range);
+    }
+
+    /// Takes the addresses of a node's machine.
+    pub fn take_machine(&mut self, node: &Node) {
+        withheld::of_machine(node, &self.supply).iter().for_each(|range| self.supply.take(range));
     }
 
     /// Plans for nodes that hold nothing, with their CiliumNodes where there are any, and these claims. `None` where one of them is no

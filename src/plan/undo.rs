@@ -8,6 +8,7 @@ use super::document::{ChangeDocument, Intent, PlanDocument};
 use super::document_edit::EditDocument;
 use super::lb::{self, Effects};
 use super::pins::Others;
+use super::withheld::Withheld;
 use super::{Plan, digest, pairs_undo};
 use crate::check;
 use crate::desired::Desired;
@@ -39,8 +40,9 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
     let mut plan = Plan { findings: file_findings, desired_digest: digest::of_desired(desired), ..Plan::default() };
     plan.findings.extend(check::cluster(desired, observed));
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let foreign = super::decide::foreign_ranges(desired, observed);
-    let undoing = Undoing { desired, observed, others: Others::new(observed, &foreign, &claims) };
+    let withheld = Withheld::new(observed, &super::decide::supply(desired));
+    let foreign = super::decide::foreign(desired, observed, &withheld);
+    let undoing = Undoing { desired, observed, others: Others::new(&withheld, &foreign, &claims) };
     (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
     for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
         match undoing.change(wanted) {

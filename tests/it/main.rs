@@ -38,4 +38,5 @@ mod subnets;
 mod support;
 mod tidy;
 mod undo;
+mod untrusted;
 mod watch;

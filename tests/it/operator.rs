@@ -15,7 +15,7 @@ fn server() -> Server {
     server
 }
 
-fn install_definitions(server: &Server) {
+pub fn install_definitions(server: &Server) {
     let definitions = server.folder.run(&["schema", "--crds"]).expect(0).json();
     for definition in definitions["items"].as_array().unwrap() {
         server.plane.create(DEFINITIONS, definition).unwrap();
@@ -25,7 +25,7 @@ fn install_definitions(server: &Server) {
     });
 }
 
-fn operator_of(server: &Server) -> Running {
+pub fn operator_of(server: &Server) -> Running {
     Running::start(server.folder.path(), server.plane.kubeconfig(), &["operator", "--listen", "127.0.0.1:0"])
 }
 

@@ -160,10 +160,24 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// A client with the token that a Pod of a ServiceAccount gets, which names the Pod's node. The Pod must be there.
+    ///
+    /// # Errors
+    /// When the server gives no token.
+    pub fn client_for_pod(&self, namespace: &str, service_account: &str, pod: &str) -> Result<Client> {
+        let bound = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod}});
+        let token = self.token_request(namespace, service_account, bound)?;
+        Client::new(&self.server_url, &self.certificates.authority, &token)
+    }
+
     fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
+        self.token_request(namespace, name, json!({}))
+    }
+
+    fn token_request(&self, namespace: &str, name: &str, mut spec: Value) -> Result<String> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 7200}});
+        spec["expirationSeconds"] = 7200.into();
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
         let answer = self.create(&path, &request)?;
         let token = answer["status"]["token"].as_str().map(str::to_owned);
         token.ok_or_else(|| Error::unreadable(path, "no token in the answer"))

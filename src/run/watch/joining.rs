@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{News, OnNews, Work};
 use crate::cluster::{Cluster, ClusterError, Follow, Touched};
 use crate::model::NodeName;
-use crate::net::{Block, Range};
+use crate::net::Block;
 use crate::observed::{Node, ObjectVersion, Observed, Reader};
 use crate::plan::{Change, Newcomers, Plan, Standing, node_changes};
 use crate::run::{Job, Loaded, LostRaces};
@@ -58,8 +58,7 @@ impl Known {
     fn newcomers(&mut self, touched: &Touched, seen: Observed) -> Option<Newcomers> {
         let shown = shown(&seen);
         touched.lingering.iter().for_each(|block| self.standing.take(&block.range()));
-        let addresses = seen.nodes.values().flat_map(|node| &node.addresses);
-        addresses.for_each(|address| self.standing.take(&Range::from(*address)));
+        seen.nodes.values().for_each(|node| self.standing.take_machine(node));
         let mut joined = Vec::new();
         for name in &touched.names {
             let name: NodeName = name.parse().ok()?;

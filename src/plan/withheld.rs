@@ -1,0 +1,208 @@
+//! Which addresses Nodes and CiliumNodes keep out of the pools, and how much one of them may.
+//!
+//! A kubelet reports the addresses of its machine, and any Cilium agent can write any CiliumNode. Without a bound, one
+//! broken node could fill every pool. What `Node.spec` shows and what agents read is never cut: it is in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::alloc::{PoolId, PoolPart, Supply};
+use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity};
+use crate::net::{Block, Range, Slots};
+use crate::observed::{Node, Observed, Reading};
+
+/// Blocks of one pool that the addresses of one machine keep free. Machines have a handful, and seldom in a pool.
+const OF_A_MACHINE: u128 = 8;
+
+/// Blocks of one pool that one object keeps free by what no agent reads: enough for a block of an earlier, larger size.
+const UNREAD: u128 = 16;
+
+/// A node that holds more blocks of one pool than this, and more than a quarter of it, is told.
+const HELD: u128 = 64;
+
+/// Addresses that are kept out of the pools.
+pub(super) struct Withheld<'o> {
+    /// Addresses of machines.
+    pub(super) machines: Vec<Range>,
+    /// What objects show for nodes.
+    pub(super) shown: Vec<(&'o NodeName, Range)>,
+    excess: Vec<Excess>,
+}
+
+/// An object that shows much of a pool.
+struct Excess {
+    object: ObjectRef,
+    what: &'static str,
+    pool: PoolName,
+    shows: u128,
+    keeps: u128,
+}
+
+impl<'o> Withheld<'o> {
+    /// Of all Nodes and CiliumNodes, with the supply of all pools.
+    pub(super) fn new(observed: &'o Observed, supply: &Supply) -> Withheld<'o> {
+        let mut withheld = Withheld { machines: Vec::new(), shown: Vec::new(), excess: Vec::new() };
+        for node in observed.nodes.values() {
+            let mut budget = Budget::new(supply, OF_A_MACHINE);
+            withheld.machines.extend(machine(node).into_iter().flat_map(|range| budget.take(range)));
+            withheld.excess.extend(budget.excess(&ObjectRef::node(&node.name), "the addresses of its machine"));
+        }
+        let held = held(observed);
+        let mut blocks: BTreeMap<&NodeName, BTreeSet<Block>> = BTreeMap::new();
+        for (name, block) in observed.shown_blocks() {
+            blocks.entry(name).or_default().insert(block);
+        }
+        for (name, blocks) in blocks {
+            let (used, unread): (Vec<Block>, Vec<Block>) =
+                blocks.into_iter().partition(|block| held.contains(&(name, *block)));
+            let mut budget = Budget::new(supply, u128::MAX);
+            withheld
+                .shown
+                .extend(used.into_iter().flat_map(|block| budget.take(block.range())).map(|part| (name, part)));
+            withheld.excess.extend(budget.much(&ObjectRef::node(name)));
+            let mut budget = Budget::new(supply, UNREAD);
+            let parts = unread.into_iter().flat_map(|block| budget.take(block.range()));
+            withheld.shown.extend(parts.map(|part| (name, part)));
+            withheld.excess.extend(budget.excess(&ObjectRef::node(name), "fields that no agent reads"));
+        }
+        withheld
+    }
+
+    /// Names the objects that show much of a pool.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        self.excess.iter().map(Excess::finding).collect()
+    }
+}
+
+/// Addresses of the machine of one node, as far as they are kept out of the pools.
+pub(super) fn of_machine(node: &Node, supply: &Supply) -> Vec<Range> {
+    let mut budget = Budget::new(supply, OF_A_MACHINE);
+    machine(node).into_iter().flat_map(|range| budget.take(range)).collect()
+}
+
+/// In order, so that the same addresses are kept whatever the order in which a kubelet reports them.
+fn machine(node: &Node) -> BTreeSet<Range> {
+    node.addresses.iter().map(|address| Range::from(*address)).collect()
+}
+
+/// Blocks of which no part may be given to another node: `Node.spec` shows them, or an agent reads them. In ipam
+/// `multi-pool`, Cilium's operator allocates them.
+fn held(observed: &Observed) -> BTreeSet<(&NodeName, Block)> {
+    let mut held = BTreeSet::new();
+    for node in observed.nodes.values() {
+        held.extend(node.spec.iter().map(|block| (&node.name, *block)));
+        let read = observed.holds(node);
+        let read = read.iter().filter(|holding| holding.reading == Reading::Read);
+        held.extend(read.map(|holding| (&node.name, holding.block)));
+    }
+    if observed.is_multi_pool() {
+        let allocated = observed.cilium_nodes.values().flat_map(|node| {
+            node.allocated.iter().flat_map(|(_, blocks)| blocks).map(move |block| (&node.name, *block))
+        });
+        held.extend(allocated);
+    }
+    held
+}
+
+impl Excess {
+    fn finding(&self) -> Finding {
+        let Excess { object, what, pool, shows, keeps } = self;
+        let (severity, message, help) = if keeps < shows {
+            let message =
+                format!("{object} claims {shows} blocks of pool `{pool}` by {what}; {keeps} of them are kept free");
+            (Severity::Error, message, "check who writes these fields; the pool gives the other blocks to nodes")
+        } else {
+            let message = format!("{object} holds {shows} blocks of pool `{pool}`");
+            (Severity::Warning, message, "check that the node needs a block of this size, or drain and re-create it")
+        };
+        Finding::new(severity, Rule("one-node-fills-pool"), message).about(object.clone()).help(help)
+    }
+}
+
+/// What one object may still keep out of each pool.
+struct Budget<'s> {
+    supply: &'s Supply,
+    most: u128,
+    kept: BTreeMap<PoolId, u128>,
+    shown: BTreeMap<PoolId, u128>,
+}
+
+impl<'s> Budget<'s> {
+    fn new(supply: &'s Supply, most: u128) -> Budget<'s> {
+        Budget { supply, most, kept: BTreeMap::new(), shown: BTreeMap::new() }
+    }
+
+    /// The part of a range that is kept out of the pools; all of it where it touches none.
+    fn take(&mut self, range: Range) -> Vec<Range> {
+        let parts = self.supply.parts(&range);
+        if parts.is_empty() {
+            return vec![range];
+        }
+        let mut taken = Vec::new();
+        for PoolPart { pool, blocks, part } in parts {
+            let kept = self.kept.entry(pool).or_default();
+            let keeps = blocks.min(self.most.saturating_sub(*kept));
+            *self.shown.entry(pool).or_default() += blocks;
+            *kept += keeps;
+            taken.extend(if keeps == blocks { Some(part) } else { self.supply.first_blocks(pool, &part, keeps) });
+        }
+        taken
+    }
+
+    /// Pools of which more was shown than is kept.
+    fn excess(self, object: &ObjectRef, what: &'static str) -> Vec<Excess> {
+        let Budget { supply, kept, shown, .. } = self;
+        let excess = shown.into_iter().filter_map(|(pool, shows)| {
+            let keeps = kept.get(&pool).copied().unwrap_or_default();
+            let name = || supply.pool(pool).name().clone();
+            (shows > keeps).then(|| Excess { object: object.clone(), what, pool: name(), shows, keeps })
+        });
+        excess.collect()
+    }
+
+    /// Pools of which a node holds much.
+    fn much(self, object: &ObjectRef) -> Vec<Excess> {
+        let Budget { supply, shown, .. } = self;
+        let excess = shown.into_iter().filter_map(|(id, shows)| {
+            let pool = supply.pool(id);
+            let all: u128 = pool.slots().iter().map(Slots::count).sum();
+            let (what, name) = ("", pool.name().clone());
+            (shows > HELD.max(all / 4)).then(|| Excess {
+                object: object.clone(),
+                what,
+                pool: name,
+                shows,
+                keeps: shows,
+            })
+        });
+        excess.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::{Giving, PoolSupply};
+    use crate::model::PerFamily;
+    use crate::net::{BlockSize, Family};
+
+    fn supply() -> Supply {
+        let size = PerFamily { ipv4: BlockSize::new(Family::Ipv4, 24).ok(), ipv6: None };
+        let ranges = ["10.20.0.0/16".parse().unwrap()];
+        Supply::new(vec![PoolSupply::new("a".parse().unwrap(), Giving::New, &ranges, &size)])
+    }
+
+    #[test]
+    fn one_object_takes_what_it_may_and_the_lowest_of_it() {
+        let supply = supply();
+        let mut budget = Budget::new(&supply, 3);
+        let texts = |ranges: Vec<Range>| ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(budget.take("10.9.0.0/16".parse().unwrap())), ["10.9.0.0/16"]);
+        assert_eq!(texts(budget.take("10.20.9.7".parse().unwrap())), ["10.20.9.7/32"]);
+        assert_eq!(texts(budget.take("10.20.128.0/17".parse().unwrap())), ["10.20.128.0/23"]);
+        assert!(budget.take("10.20.3.1".parse().unwrap()).is_empty());
+        let node = ObjectRef::node(&"n".parse().unwrap());
+        let excess = budget.excess(&node, "test");
+        assert_eq!((excess.len(), excess[0].shows, excess[0].keeps), (1, 130, 3));
+        assert!(excess[0].finding().message.contains("claims 130 blocks of pool `a` by test; 3 of them are kept free"));
+    }
+}
