@@ -103,6 +103,27 @@ fn two_thousand_nodes_in_three_racks() {
     assert_eq!(server.read_by_cilium(AnnotateK8sNode::Off), held);
     let again = server.run(&["plan", "--detailed-exitcode"]).expect(0);
     assert!(again.stdout.starts_with("No changes. 2,000 nodes as the files say, 0 moved."), "{}", again.stdout);
+    racks_that_swap_are_told(&server, &pools);
+}
+
+/// The pools of racks a and b select each other's nodes from now on.
+fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
+    let [a, b, c] = pools;
+    let swapped = [a.replace("{rack: a}", "{rack: b}"), b.replace("{rack: b}", "{rack: a}"), c.clone()];
+    server.folder.write("pools/racks.yaml", swapped.join("---\n"));
+    let swap = server.run(&["plan", "--fail-on", "misplaced"]).expect(2);
+    let headline = "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 misplaced.";
+    assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
+    for pool in ["rack-a", "rack-b"] {
+        let cause = format!("667 blocks of pool {pool}: the pool does not select the node");
+        assert!(swap.stdout.contains(&cause), "{}", swap.stdout);
+    }
+    assert!(swap.stdout.lines().count() + swap.stderr.lines().count() < 60, "{}", swap.all());
+    let full = server.run(&["plan", "--full"]).expect(0).stdout;
+    assert_eq!(full.matches(".0/24").count(), 1_334);
+    let doctor = server.run(&["doctor", "--fail-on", "warning"]).expect(2).stdout;
+    assert!(doctor.contains("(667 in all)") && doctor.lines().count() < 60, "{doctor}");
+    assert_eq!(server.pod_cidrs().values().flatten().count(), 2_000, "nothing was written");
 }
 
 #[test]
