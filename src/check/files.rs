@@ -7,10 +7,10 @@ use crate::net::{Block, Range, merge, overlapping_pairs};
 /// Private address space: RFC 1918, RFC 6598, RFC 4193.
 const PRIVATE: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"];
 
-/// Address space that no pod can have: this-network, loopback, link-local, multicast, reserved (IANA special-purpose
-/// registries for IPv4 and IPv6).
+/// Address space that no pod can have: this-network, loopback, IPv4-mapped, link-local, multicast, reserved (IANA
+/// special-purpose registries for IPv4 and IPv6).
 const UNUSABLE: [&str; 8] =
-    ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/127", "fe80::/10", "ff00::/8"];
+    ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/64", "fe80::/10", "ff00::/8"];
 
 fn known(blocks: &[&str]) -> Vec<Range> {
     blocks.iter().filter_map(|text| text.parse::<Block>().ok()).map(Block::range).collect()

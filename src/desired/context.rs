@@ -1,11 +1,14 @@
 //! What every lowering needs: the document, and the place where its faults go.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use serde::de::DeserializeOwned;
 
 use super::schema::TextList;
 use super::tree::{Document, Step};
 use crate::model::{Finding, Origin, Rule, Severity};
-use crate::net::{BlockError, Range, RangeError};
+use crate::net::{BlockError, Range, RangeError, is_written_as_mapped};
 
 /// One document and the place where its faults go.
 pub(super) struct Context<'d> {
@@ -48,13 +51,27 @@ impl Context<'_> {
         self.findings.push(Finding::new(Severity::Error, Rule(rule), message).at(origin, label).help(help));
     }
 
+    /// Reads an address, a CIDR or a range. One that is written as IPv4-mapped is read as IPv4, with a warning.
+    ///
+    /// # Errors
+    /// As of the type that is read.
+    pub(super) fn addresses<T: FromStr + Display>(&mut self, text: &str, origin: &Origin) -> Result<T, T::Err> {
+        let read = text.trim().parse::<T>()?;
+        if is_written_as_mapped(text) {
+            let message = format!("`{}` is IPv4-mapped, and is read as {read}", text.trim().escape_debug());
+            let finding = Finding::new(Severity::Warning, Rule("mapped-ipv4"), message);
+            self.findings.push(finding.at(origin, "IPv4-mapped").help(format!("write {read}")));
+        }
+        Ok(read)
+    }
+
     /// The items of a list of ranges that are ranges; the others become findings.
     pub(super) fn ranges(&mut self, list: &TextList, path: &[Step]) -> Vec<(Range, Origin)> {
         let mut ranges = Vec::new();
         for (index, text) in list.iter().enumerate() {
             let Some(text) = text else { continue };
             let origin = self.document.origin(&[path, &[Step::Index(index)]].concat());
-            match text.trim().parse::<Range>() {
+            match self.addresses::<Range>(text, &origin) {
                 Ok(range) => ranges.push((range, origin)),
                 Err(RangeError::Block(error)) => self.block_fault(&error, &origin),
                 Err(error) => {
@@ -85,7 +102,7 @@ impl Context<'_> {
                 self.fault("host-bits", message, origin, "bits behind the prefix", format!("write {aligned}"))
             }
             BlockError::MappedIpv4 { .. } => {
-                self.fault("mapped-ipv4", message, origin, "IPv4-mapped", "write the IPv4 CIDR itself")
+                self.fault("mapped-ipv4", message, origin, "IPv4-mapped", "write the IPv4 CIDR, such as 10.20.0.0/16")
             }
             BlockError::Everything { .. } => {
                 self.fault("whole-address-space", message, origin, "everything", "name the part that the pool may use")

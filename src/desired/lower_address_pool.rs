@@ -1,7 +1,7 @@
 //! A `CiliumLoadBalancerIPPool` document becomes a [`WantedAddressPool`].
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::fmt::Display;
 
 use super::context::{Context, keys};
 use super::lower_selector;
@@ -11,7 +11,7 @@ use super::tree::Step;
 use super::{AddressPoolRange, WantedAddressPool};
 use crate::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenRequirement, WrittenSelector};
 use crate::model::{AddressPoolName, Finding, OWNER_LABEL, Operator, Origin, Requirement, Rule, Severity};
-use crate::net::{Block, BlockError, Range, RangeError, overlapping_pairs};
+use crate::net::{Address, Block, BlockError, Range, RangeError, is_written_as_mapped, overlapping_pairs};
 
 pub(super) fn lower(context: &mut Context<'_>, written: AddressPoolDocument) -> Option<WantedAddressPool> {
     let origin = context.document.origin(&keys(["metadata", "name"]));
@@ -126,9 +126,12 @@ fn range_of(context: &mut Context<'_>, block: &WrittenAddressBlock, path: &[Step
 /// Cilium ignores the bits behind the prefix, so what people have in Git works, with a warning.
 fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Range> {
     match text.parse::<Block>() {
-        Ok(block) => Some(block.range()),
+        Ok(block) => is_not_mapped(context, text, &block, at).then(|| block.range()),
         Err(error @ BlockError::HostBits { .. }) => {
             let BlockError::HostBits { aligned, .. } = &error else { return None };
+            if !is_not_mapped(context, text, aligned, at) {
+                return None;
+            }
             let finding = Finding::new(Severity::Warning, Rule("host-bits"), error.to_string());
             let help = format!("write {aligned}, which is what Cilium takes it for");
             context.findings.push(finding.at(at, "bits behind the prefix").help(help));
@@ -141,13 +144,25 @@ fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Rang
     }
 }
 
-fn address(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<IpAddr> {
-    let address = text.trim().parse::<IpAddr>().ok();
-    if address.is_none() {
+fn address(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Address> {
+    let text = text.trim();
+    let Ok(address) = text.parse::<Address>() else {
         let message = format!("`{}` is no address", text.escape_debug());
         context.fault("bad-address", message, at, "not an address", "write an address such as 20.0.10.1");
+        return None;
+    };
+    is_not_mapped(context, text, &address, at).then_some(address)
+}
+
+/// LB-IPAM takes an IPv4-mapped range for IPv6 addresses (`netip.ParseAddr`, `operator/pkg/lbipam/lbipam.go` @ 1.19.3), and everything
+/// else for IPv4.
+fn is_not_mapped(context: &mut Context<'_>, text: &str, read: &dyn Display, at: &Origin) -> bool {
+    if !is_written_as_mapped(text) {
+        return true;
     }
-    address
+    let message = format!("`{}` is IPv4-mapped: LB-IPAM would give it out as IPv6", text.escape_debug());
+    context.fault("mapped-ipv4", message, at, "IPv4-mapped", format!("write {read}"));
+    false
 }
 
 fn range_fault(context: &mut Context<'_>, error: &RangeError, at: &Origin) {

@@ -40,7 +40,7 @@ fn lower_blocks(context: &mut Context<'_>, cidrs: &TextList) -> Vec<(Block, Orig
     for (index, text) in cidrs.iter().enumerate() {
         let Some(text) = text else { continue };
         let origin = context.document.origin(&[keys(["spec", "podCIDRs"]), vec![Step::Index(index)]].concat());
-        match text.trim().parse::<Block>() {
+        match context.addresses::<Block>(text, &origin) {
             Ok(block) if blocks.iter().any(|(other, _)| other.family() == block.family()) => {
                 let message = format!("a second {} block for one node", block.family());
                 context.fault(

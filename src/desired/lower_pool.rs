@@ -76,7 +76,7 @@ fn pool_ranges(context: &mut Context<'_>, cidrs: &TextList) -> Ranges {
     for (index, text) in cidrs.iter().enumerate() {
         let Some(text) = text else { continue };
         let origin = context.document.origin(&[path.clone(), vec![Step::Index(index)]].concat());
-        match text.trim().parse::<Block>() {
+        match context.addresses::<Block>(text, &origin) {
             Ok(block) => read.push(PoolRange { block, origin }),
             Err(error) => context.block_fault(&error, &origin),
         }

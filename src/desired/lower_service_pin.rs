@@ -8,6 +8,7 @@ use super::schema_lb::ServiceAssignmentDocument;
 use super::tree::Step;
 use super::{PinnedAddress, ServicePin};
 use crate::model::ServiceName;
+use crate::net::Address;
 
 pub(super) fn lower(context: &mut Context<'_>, written: ServiceAssignmentDocument) -> Option<ServicePin> {
     let spec = written.spec?;
@@ -29,7 +30,7 @@ fn addresses(context: &mut Context<'_>, ips: &TextList) -> Vec<PinnedAddress> {
     for (index, text) in ips.iter().enumerate() {
         let Some(text) = text else { continue };
         let origin = context.document.origin(&[keys(["spec", "ips"]), vec![Step::Index(index)]].concat());
-        match text.trim().parse::<IpAddr>() {
+        match context.addresses::<Address>(text, &origin).map(IpAddr::from) {
             Ok(address) if addresses.iter().any(|pinned| pinned.address == address) => {
                 let message = format!("{address} is listed twice");
                 context.fault("address-pinned-twice", message, &origin, "again", "keep one of the two");

@@ -6,13 +6,11 @@ mod node;
 mod range;
 mod service;
 
-use std::net::IpAddr;
-
 use serde::Serialize;
 
 use crate::desired::Desired;
 use crate::model::{Labels, NodeName, Requirement, Selector, ServiceName};
-use crate::net::{Block, Range};
+use crate::net::{Address, Block, Range};
 use crate::observed::Observed;
 use crate::plan::Plan;
 
@@ -68,7 +66,7 @@ pub fn explain(
     if let Some(node) = node {
         return Ok(Explanation::Node(node::explain(node, desired, observed, plan)));
     }
-    if let Ok(address) = subject.parse::<IpAddr>() {
+    if let Ok(address) = subject.parse::<Address>() {
         return Ok(Explanation::Range(range::explain(subject, Range::from(address), desired, observed, plan)));
     }
     if let Ok(block) = Block::lenient(subject) {

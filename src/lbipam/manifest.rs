@@ -3,14 +3,13 @@
 //! Source: `pkg/k8s/apis/cilium.io/v2/lbipam_types.go` @ 1.19, `v2alpha1/lbipam_types.go` @ 1.15.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::pool::{AddressPool, AddressRange, FirstLast, Marking, RangeForm, ServingState};
 use super::rules::LbRules;
 use crate::model::{Labels, Operator, Requirement, RequirementError, Selector, is_ours};
-use crate::net::{Block, BlockError, Range};
+use crate::net::{Address, Block, BlockError, Range, is_written_as_mapped};
 
 /// What of an address pool people and we write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,11 +142,13 @@ pub enum Translation {
     BlocksToCidrs,
 }
 
-/// A CIDR of prefix length 0, which no block of ours may be; an operator takes it all the same.
-fn whole_family(cidr: &str) -> Option<Range> {
-    match cidr.strip_suffix("/0")?.parse::<IpAddr>().ok()? {
-        IpAddr::V4(_) => "0.0.0.0-255.255.255.255".parse().ok(),
-        IpAddr::V6(_) => "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().ok(),
+/// The addresses of a CIDR as netip reads it: no leading zeros, any prefix length, any bits behind the prefix.
+fn cidr_range(cidr: &str) -> Option<Range> {
+    match cidr.parse::<Block>() {
+        Ok(block) | Err(BlockError::HostBits { aligned: block, .. }) => Some(block.range()),
+        Err(BlockError::Everything { family, .. }) => Some(Range::whole(family)),
+        Err(BlockError::MappedIpv4 { literal, .. }) => Some(literal),
+        Err(BlockError::NotACidr { .. }) => None,
     }
 }
 
@@ -159,22 +160,23 @@ impl AddressPoolManifest {
 }
 
 impl AddressBlock {
-    /// Its addresses, as an operator reads them; `None` where it stops with an error.
+    /// Its addresses; `None` where an operator stops with an error. An IPv4-mapped address counts as IPv4, which is what packets have,
+    /// although LB-IPAM keeps it apart (`netip.ParseAddr`).
     pub fn range(&self) -> Option<AddressRange> {
         let range = match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), _, _) if !cidr.is_empty() => {
-                // As netip reads it: no leading zeros, any bits behind the prefix.
-                let range = match cidr.parse::<Block>() {
-                    Err(BlockError::NotACidr { .. }) => return None,
-                    _ => whole_family(cidr).or_else(|| Some(Block::lenient(cidr).ok()?.range()))?,
-                };
-                return Some(AddressRange { range, form: RangeForm::Cidr });
+                return Some(AddressRange { range: cidr_range(cidr)?, form: RangeForm::Cidr });
             }
             (_, Some(start), Some(stop)) if !stop.is_empty() => format!("{start}-{stop}").parse().ok()?,
-            (_, Some(start), _) => start.parse::<IpAddr>().ok()?.into(),
+            (_, Some(start), _) => start.parse::<Address>().ok()?.into(),
             _ => return None,
         };
         Some(AddressRange { range, form: RangeForm::StartStop })
+    }
+
+    /// Whether LB-IPAM takes it for IPv6 addresses and everything else for IPv4.
+    pub fn is_written_as_mapped(&self) -> bool {
+        is_written_as_mapped(&self.text())
     }
 
     /// As a person would write it in one line.
@@ -290,7 +292,8 @@ impl AddressPoolSpec {
     /// Whether both mean the same to the API server and an operator of these rules, however they are spelled.
     pub fn means_the_same(&self, other: &AddressPoolSpec, rules: &LbRules) -> bool {
         let ranges = |blocks: &[AddressBlock]| -> Option<BTreeSet<AddressRange>> {
-            blocks.iter().map(AddressBlock::range).collect()
+            // One that is written as mapped means something else to LB-IPAM than the IPv4 range.
+            blocks.iter().map(|block| block.range().filter(|_| !block.is_written_as_mapped())).collect()
         };
         let selector =
             |spec: &AddressPoolSpec| spec.service_selector.as_ref().map(WrittenSelector::selector).transpose();

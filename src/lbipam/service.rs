@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::rules::LbRules;
 use crate::model::{Labels, ObjectVersion, ServiceName};
-use crate::net::Family;
+use crate::net::{Address, Family};
 
 /// Pseudo-label of a Service's namespace.
 const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
@@ -144,7 +144,7 @@ impl LbService {
     pub fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
         let written = self.addresses.read(rules).unwrap_or_default().split(',');
         let mut requested: Vec<IpAddr> = self.spec_address.into_iter().collect();
-        requested.extend(written.filter_map(|text| text.trim().parse::<IpAddr>().ok()));
+        requested.extend(written.filter_map(|text| text.trim().parse::<Address>().ok().map(IpAddr::from)));
         requested.dedup();
         requested
     }

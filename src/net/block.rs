@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net};
 
 use super::Range;
 
@@ -62,7 +62,7 @@ pub(super) fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// An aligned CIDR: no host bits, not `/0`, not an IPv4 address dressed as IPv6.
+/// An aligned CIDR: no host bits, not `/0`, not IPv4-mapped. Text that is IPv4-mapped is read as the IPv4 CIDR that it embeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(IpNet);
 
@@ -83,38 +83,35 @@ pub enum BlockError {
         /// The block that contains the address.
         aligned: Block,
     },
-    /// `::ffff:a.b.c.d`.
-    #[error("`{text}` is an IPv4 address written as IPv6")]
+    /// `::ffff:a.b.c.d` with a prefix shorter than /96, which has no meaning in IPv4.
+    #[error("`{text}` is IPv4-mapped with a prefix shorter than /96, so it is not an IPv4 CIDR")]
     MappedIpv4 {
         /// The text as given.
         text: String,
+        /// The IPv6 addresses that Go reads from it.
+        literal: Range,
     },
     /// The whole address space.
     #[error("`{text}` is the whole address space")]
     Everything {
         /// The text as given.
         text: String,
+        /// Of this family.
+        family: Family,
     },
 }
 
 impl Block {
     /// Reads a CIDR as a live object shows it, with the meaning of Go's `net.ParseCIDR`, which Kubernetes and Cilium read it
-    /// with: host bits are cut off, and an IPv4 address that is dressed as IPv6 is IPv4.
+    /// with: host bits are cut off.
     ///
     /// # Errors
-    /// What Go would not read either, and the whole address space.
+    /// What Go would not read either, the whole address space, and a mapped CIDR without an IPv4 meaning.
     pub fn lenient(text: &str) -> Result<Block, BlockError> {
         match Block::read(text) {
             Err(BlockError::HostBits { aligned, .. }) => Ok(aligned),
-            Err(BlockError::MappedIpv4 { text }) => Block::unmapped(&text).ok_or(BlockError::MappedIpv4 { text }),
             other => other,
         }
-    }
-
-    fn unmapped(text: &str) -> Option<Block> {
-        let net: Ipv6Net = text.parse().ok()?;
-        let length = net.prefix_len().checked_sub(96).filter(|length| *length > 0)?;
-        Some(Block::from(Ipv4Net::new(net.addr().to_ipv4_mapped()?, length).ok()?))
     }
 
     /// The block of `size` that starts at an address number which is a multiple of that size.
@@ -161,10 +158,7 @@ impl Block {
 
     /// All addresses of the block.
     pub fn range(self) -> Range {
-        let first = number(self.0.network());
-        let host_bits = self.family().bits() - self.prefix_len();
-        let last = if host_bits == 128 { u128::MAX } else { first | ((1u128 << host_bits) - 1) };
-        Range::from_numbers(self.family(), first, last)
+        range_of(&self.0)
     }
 
     /// Whether the two share an address.
@@ -193,23 +187,19 @@ impl FromStr for Block {
 /// Whether an IPv4 number or the prefix length begins with a zero that it does not need.
 fn has_leading_zeros(text: &str) -> bool {
     let is_padded = |number: &str| number.len() > 1 && number.starts_with('0');
-    match text.split_once('/') {
-        Some((address, length)) => is_padded(length) || !address.contains(':') && address.split('.').any(is_padded),
-        None => false,
-    }
+    let Some((address, length)) = text.split_once('/') else { return false };
+    // IPv6 may end in an IPv4 address, and has hexadecimal numbers otherwise.
+    let ipv4 = address.rsplit(':').next().filter(|last| last.contains('.'));
+    is_padded(length) || ipv4.is_some_and(|ipv4| ipv4.split('.').any(is_padded))
 }
 
 impl Block {
     fn read(text: &str) -> Result<Block, BlockError> {
-        let not_a_cidr = || BlockError::NotACidr { text: text.to_owned() };
-        let net: IpNet = text.parse().map_err(|_| not_a_cidr())?;
-        if let IpNet::V6(v6) = net
-            && v6.addr().to_ipv4_mapped().is_some()
-        {
-            return Err(BlockError::MappedIpv4 { text: text.to_owned() });
-        }
+        let written: IpNet = text.parse().map_err(|_| BlockError::NotACidr { text: text.to_owned() })?;
+        let net = unmapped(written)
+            .ok_or_else(|| BlockError::MappedIpv4 { text: text.to_owned(), literal: range_of(&written) })?;
         if net.prefix_len() == 0 {
-            return Err(BlockError::Everything { text: text.to_owned() });
+            return Err(BlockError::Everything { text: text.to_owned(), family: Family::of(net.addr()) });
         }
         if net.network() == net.addr() {
             Ok(Block(net))
@@ -219,15 +209,25 @@ impl Block {
     }
 }
 
+/// The CIDR with an IPv4-mapped address replaced by the IPv4 address; `None` where a prefix shorter than /96 leaves none.
+pub fn unmapped(net: IpNet) -> Option<IpNet> {
+    let IpNet::V6(v6) = net else { return Some(net) };
+    let Some(embedded) = v6.addr().to_ipv4_mapped() else { return Some(net) };
+    let length = v6.prefix_len().checked_sub(96)?;
+    Ipv4Net::new(embedded, length).ok().map(IpNet::V4)
+}
+
+fn range_of(net: &IpNet) -> Range {
+    let family = Family::of(net.addr());
+    let host_bits = family.bits() - net.prefix_len();
+    let first = number(net.network());
+    let last = if host_bits == 128 { u128::MAX } else { first | ((1u128 << host_bits) - 1) };
+    Range::from_numbers(family, first, last)
+}
+
 impl From<Block> for IpNet {
     fn from(block: Block) -> IpNet {
         block.0
-    }
-}
-
-impl From<Ipv4Net> for Block {
-    fn from(net: Ipv4Net) -> Block {
-        Block(IpNet::V4(net.trunc()))
     }
 }
 
@@ -293,9 +293,24 @@ mod tests {
         let aligned: Block = "10.0.0.0/24".parse().unwrap();
         assert_eq!("10.0.0.7/24".parse::<Block>(), Err(BlockError::HostBits { text: "10.0.0.7/24".into(), aligned }));
         assert_eq!(Block::lenient("10.0.0.7/24"), Ok(aligned));
-        assert_eq!(Block::lenient("::ffff:10.0.0.0/120"), Ok(aligned));
-        assert!(Block::lenient("::ffff:10.0.0.0/90").is_err());
         assert_eq!(Block::at(1, aligned.size()), None);
+    }
+
+    #[test]
+    fn a_mapped_cidr_is_the_ipv4_cidr_that_it_embeds() {
+        for length in 1..=32u8 {
+            let ipv4: Block =
+                IpNet::new_assert(Ipv4Addr::new(10, 77, 3, 201).into(), length).trunc().to_string().parse().unwrap();
+            let text = format!("::ffff:{}/{}", IpNet::from(ipv4).addr(), length + 96);
+            assert_eq!(text.parse::<Block>(), Ok(ipv4), "{text}");
+            let unaligned = format!("::ffff:10.77.3.201/{}", length + 96);
+            assert_eq!(Block::lenient(&unaligned), Ok(ipv4), "{unaligned}");
+        }
+        for length in 0..96u8 {
+            let text = format!("::ffff:10.0.0.0/{length}");
+            assert!(matches!(Block::lenient(&text), Err(BlockError::MappedIpv4 { .. })), "{text}");
+        }
+        assert!(matches!("::ffff:0:0/96".parse::<Block>(), Err(BlockError::Everything { family: Family::Ipv4, .. })));
     }
 
     #[test]
@@ -306,7 +321,10 @@ mod tests {
             "010.0.0.0/24",
             "10.0.0.0/024",
             "10.0.0.0/33",
-            "::ffff:10.0.0.0/120",
+            "::ffff:10.0.0.0/95",
+            "::ffff:0.0.0.0/96",
+            "::ffff:010.0.0.0/120",
+            "::ffff:10.0.0.7/120",
             "0.0.0.0/0",
             "::/0",
             "10.0.0.0/24 ",

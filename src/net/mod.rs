@@ -3,10 +3,12 @@
 //! Knows nothing of Kubernetes, pools or nodes. Every overlap question in the product is answered here, on numbers and
 //! never on strings.
 
+mod address;
 mod block;
 mod range;
 mod slots;
 
-pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family};
+pub use address::{Address, AddressError, is_written_as_mapped};
+pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family, unmapped};
 pub use range::{Range, RangeError, RangeIndex, largest_gap, merge, overlapping_pairs};
 pub use slots::Slots;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use super::Address;
 use super::block::{Block, BlockError, BlockSize, Family, number};
 
 /// An inclusive range of addresses of one family.
@@ -41,6 +42,12 @@ pub enum RangeError {
 }
 
 impl Range {
+    /// Every address of a family.
+    pub fn whole(family: Family) -> Range {
+        let last = if family.bits() == 128 { u128::MAX } else { (1u128 << family.bits()) - 1 };
+        Range { family, first: 0, last }
+    }
+
     /// `first` must not be behind `last`; both must fit the family.
     pub(super) fn from_numbers(family: Family, first: u128, last: u128) -> Range {
         debug_assert!(first <= last, "a range is not backwards");
@@ -112,8 +119,8 @@ impl Range {
 
 impl From<IpAddr> for Range {
     fn from(address: IpAddr) -> Range {
-        let family = Family::of(address);
-        Range { family, first: number(address), last: number(address) }
+        let address = address.to_canonical();
+        Range { family: Family::of(address), first: number(address), last: number(address) }
     }
 }
 
@@ -122,7 +129,7 @@ impl FromStr for Range {
 
     fn from_str(text: &str) -> Result<Range, RangeError> {
         let not_a_range = || RangeError::NotARange { text: text.to_owned() };
-        let address = |part: &str| part.trim().parse::<IpAddr>().map_err(|_| not_a_range());
+        let address = |part: &str| part.trim().parse::<Address>().map(IpAddr::from).map_err(|_| not_a_range());
         if text.contains('/') {
             return Ok(text.parse::<Block>()?.range());
         }
@@ -257,6 +264,37 @@ mod tests {
         assert!(matches!("10.0.0.9-10.0.0.1".parse::<Range>(), Err(RangeError::Backwards { .. })));
         assert!(matches!("10.0.0.9-fd00::1".parse::<Range>(), Err(RangeError::TwoFamilies { .. })));
         assert!(matches!("10.0.0.9/24".parse::<Range>(), Err(RangeError::Block(BlockError::HostBits { .. }))));
+    }
+
+    #[test]
+    fn the_ends_of_a_range_may_be_mapped() {
+        for text in [
+            "::ffff:10.0.0.0-::ffff:10.0.0.255",
+            "10.0.0.0-::ffff:10.0.0.255",
+            "::ffff:a00:0 - 10.0.0.255",
+            "::ffff:10.0.0.0/120",
+        ] {
+            assert_eq!(range(text), range("10.0.0.0/24"), "{text}");
+        }
+        assert_eq!(range("::ffff:10.0.0.1"), range("10.0.0.1"));
+        assert!(matches!("::-::ffff:10.0.0.1".parse::<Range>(), Err(RangeError::TwoFamilies { .. })));
+        assert!(matches!("::ffff:10.0.0.9-::ffff:10.0.0.1".parse::<Range>(), Err(RangeError::Backwards { .. })));
+        assert_eq!(Range::whole(Family::Ipv4), range("0.0.0.0-255.255.255.255"));
+        assert_eq!(Range::whole(Family::Ipv6), range("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_spelling_of_an_ipv4_range_is_one_range(a: u32, b: u32, first_form in 0..3usize, last_form in 0..3usize) {
+            let forms = |number: u32| {
+                let v4 = std::net::Ipv4Addr::from_bits(number);
+                [v4.to_string(), format!("::ffff:{v4}"), format!("::ffff:{:x}:{:x}", number >> 16, number & 0xffff)]
+            };
+            let (first, last) = (a.min(b), a.max(b));
+            let plain = range(&format!("{}-{}", forms(first)[0], forms(last)[0]));
+            proptest::prop_assert_eq!(range(&format!("{}-{}", forms(first)[first_form], forms(last)[last_form])), plain);
+            proptest::prop_assert_eq!(range(&forms(first)[first_form]), range(&forms(first)[0]));
+        }
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecManager};
 use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
-    ADDRESSES, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules, LbService, Marking,
-    Port, TrafficPolicy, WrittenSelector,
+    ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules,
+    LbService, Marking, Port, TrafficPolicy, WrittenSelector,
 };
 use crate::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
-use crate::net::{Family, Range};
+use crate::net::{Address, Family, Range};
 
 /// Keys of annotations, the newer one first (`pkg/annotation/k8s.go` @ 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
 const SHARING_KEY: [&str; 2] = ["lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key"];
@@ -120,6 +120,9 @@ impl Observed {
         for _ in spec.cidrs.iter().chain(&spec.blocks).filter(|block| block.range().is_none()) {
             self.faulty_pool(&name, "an entry of its spec is no range", "its addresses are not kept free");
         }
+        for block in spec.cidrs.iter().chain(&spec.blocks).filter(|block| block.is_written_as_mapped()) {
+            self.mapped_range(&name, block);
+        }
         if let Some(Err(error)) = spec.service_selector.as_ref().map(WrittenSelector::selector) {
             let what = format!("its selector cannot be read: {error}");
             self.faulty_pool(&name, &what, "it is taken to select nothing");
@@ -140,6 +143,19 @@ impl Observed {
             status,
         };
         self.address_pools.insert(name, pool);
+    }
+
+    fn mapped_range(&mut self, name: &str, block: &AddressBlock) {
+        let Some(range) = block.range() else { return };
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` has `{}`, which is IPv4-mapped: LB-IPAM gives it out as IPv6",
+            name.escape_debug(),
+            block.text().escape_debug()
+        );
+        let finding = Finding::new(Severity::Warning, Rule("mapped-ipv4"), message);
+        let finding = finding.about(ObjectRef::address_pool(name));
+        let help = format!("write {} instead; no node gets a block there", range.range);
+        self.findings.push(finding.help(help));
     }
 
     fn faulty_pool(&mut self, name: &str, what: &str, consequence: &str) {
@@ -196,8 +212,9 @@ fn service(view: ServiceView) -> LbService {
         newer: annotations.get(newer).cloned(),
         older: annotations.get(older).cloned(),
     };
+    let address = |text: &str| text.parse::<Address>().ok().map(IpAddr::from);
     let mut ingress: Vec<IpAddr> =
-        status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse().ok()).collect();
+        status.load_balancer.ingress.iter().filter_map(|ingress| address(ingress.ip.as_deref()?)).collect();
     ingress.dedup();
     let name = ServiceName::new(metadata.namespace.as_deref().unwrap_or("default"), &metadata.name);
     let family = |text: &String| Family::BOTH.into_iter().find(|family| family.to_string() == *text);
@@ -216,7 +233,7 @@ fn service(view: ServiceView) -> LbService {
             _ => FamilyPolicy::Single,
         },
         families: spec.ip_families.iter().filter_map(family).collect(),
-        spec_address: spec.load_balancer_ip.as_deref().and_then(|text| text.parse().ok()),
+        spec_address: spec.load_balancer_ip.as_deref().and_then(address),
         addresses: annotation(ADDRESSES),
         sharing_key: annotation(SHARING_KEY),
         sharing_namespaces: annotation(SHARING_NAMESPACES),

@@ -1,9 +1,11 @@
 //! From the wire views of a Node and a CiliumNode to what they show, with the meaning that Cilium's ParseNode gives it.
 
-use super::view::{CiliumNodeView, ManagedFields, NodeSpec, NodeView, PodCidrAnnotations, owning_node};
+use std::net::IpAddr;
+
+use super::view::{CiliumNodeView, ManagedFields, NodeAddress, NodeSpec, NodeView, PodCidrAnnotations, owning_node};
 use super::{Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAttention, Protection};
 use crate::model::PerFamily;
-use crate::net::{Block, Family};
+use crate::net::{Address, Block, Family};
 
 /// The Node, unless its name is impossible, and every block that it shows.
 pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
@@ -33,7 +35,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
             Some("true") => Protection::Protected,
             _ => Protection::None,
         },
-        addresses: view.status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect(),
+        addresses: view.status.addresses.iter().filter_map(machine_address).collect(),
         provider_id: view.spec.provider_id.as_deref().map(str::to_owned),
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
@@ -69,6 +71,10 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
     (Some(node), Vec::new())
+}
+
+fn machine_address(written: &NodeAddress<'_>) -> Option<IpAddr> {
+    written.address.parse::<Address>().ok().map(IpAddr::from)
 }
 
 fn attention(ignore: Option<&str>) -> OperatorAttention {

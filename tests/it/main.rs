@@ -22,6 +22,7 @@ mod lb_files;
 mod living;
 mod lock;
 mod misplaced;
+mod mapped;
 mod multi_pool;
 mod neutron;
 mod node_config;

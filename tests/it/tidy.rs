@@ -82,6 +82,26 @@ fn every_module_says_what_it_is_for_and_stays_small() {
 }
 
 #[test]
+fn addresses_are_read_in_one_place() {
+    // Pairs of a port and name servers are kept as they are written; nothing is given from them.
+    let exempt = ["neutron/pairs/mod.rs", "neutron/cni/outcome.rs"];
+    for file in sources(&repository().join("src")) {
+        let relative = file.strip_prefix(repository().join("src")).unwrap();
+        if relative.starts_with("net")
+            || relative.ends_with("tests.rs")
+            || exempt.iter().any(|exempt| relative == Path::new(exempt))
+        {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        for kind in ["IpAddr", "Ipv4Addr", "Ipv6Addr", "IpNet", "Ipv4Net", "Ipv6Net"] {
+            let reads = without_tests(&text).contains(&format!("parse::<{kind}>"));
+            assert!(!reads, "{} reads {kind} from text: use net::Address or net::Block", relative.display());
+        }
+    }
+}
+
+#[test]
 fn only_the_code_map_knows_features() {
     for file in sources(&repository().join("src")) {
         let text = std::fs::read_to_string(&file).unwrap();

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-use crate::net::Block;
+use crate::net::{Address, Block};
 
 pub(super) use audit::audit;
 
@@ -96,7 +96,7 @@ fn routes_of(prefixes: &Map<String, Value>, paths: fn(&Value) -> Option<Vec<Path
 /// A path by way of these addresses, each named once; what is no address is left out.
 fn path_by<'v>(hops: impl Iterator<Item = &'v Value>, usage: Usage) -> Path {
     let mut distinct = Vec::new();
-    for hop in hops.filter_map(|text| text.as_str()?.parse().ok()) {
+    for hop in hops.filter_map(|text| text.as_str()?.parse::<Address>().ok()).map(IpAddr::from) {
         if !distinct.contains(&hop) {
             distinct.push(hop);
         }

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::net::Address;
+
 /// Longest text that is read, in bytes.
 const LONGEST: usize = 16 * 1024;
 
@@ -69,7 +71,8 @@ impl Arguments {
 
 /// An address; a prefix length behind it is the subnet's affair.
 pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
-    text.split_once('/').map_or(text, |(address, _)| address).parse().ok()
+    let address = text.split_once('/').map_or(text, |(address, _)| address);
+    address.parse::<Address>().ok().map(IpAddr::from)
 }
 
 fn shortened(text: &str) -> String {
@@ -86,7 +89,7 @@ mod tests {
             "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=e2;K8S_POD_UID=u";
         let arguments = Arguments::read(text).unwrap();
         assert_eq!(arguments, Arguments::default());
-        let arguments = Arguments::read("IP=10.0.0.7/24, fd00::7;").unwrap();
+        let arguments = Arguments::read("IP=::ffff:10.0.0.7/120, fd00::7;").unwrap();
         assert_eq!(arguments.addresses, ["10.0.0.7".parse::<IpAddr>().unwrap(), "fd00::7".parse().unwrap()]);
     }
 

@@ -114,6 +114,7 @@ impl Pair {
     /// What it lets out, if it has the port's own hardware address.
     pub fn own_range(&self, port_mac: &str) -> Option<IpNet> {
         let is_own = self.mac_address.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(port_mac));
+        // As Neutron shows it: an IPv4-mapped pair must not pass for the IPv4 pair that is wanted.
         let range = self.ip_address.parse().or_else(|_| self.ip_address.parse::<IpAddr>().map(IpNet::from));
         range.ok().filter(|_| is_own).map(|range: IpNet| range.trunc())
     }

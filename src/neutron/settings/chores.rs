@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::invalid;
+use crate::net::unmapped;
 use crate::neutron::api::Id;
 use crate::neutron::cni::{CniError, InterfaceName};
 use crate::neutron::warm::PoolSize;
@@ -92,7 +93,12 @@ fn pairs(written: WrittenPairs) -> Result<PairsChore, CniError> {
         }
         _ => return Err(invalid(&format!("{key} needs `interface` or `port`, and not both"))),
     };
-    let ranges = written.ranges.map(|ranges| ranges.iter().map(IpNet::trunc).collect());
+    let range = |range: IpNet| {
+        let range =
+            unmapped(range).ok_or_else(|| invalid(&format!("{key}: `ranges` has {range}, IPv4-mapped and too wide")));
+        range.map(|range| range.trunc())
+    };
+    let ranges = written.ranges.map(|ranges| ranges.into_iter().map(range).collect::<Result<_, _>>()).transpose()?;
     Ok(PairsChore { on, ranges })
 }
 
@@ -107,7 +113,7 @@ mod tests {
         assert_eq!(Chores::read(&json!({"type": "x"})).unwrap(), Chores::default());
         let pool = Chores::read(&json!({"warmPool": {"free": 4}})).unwrap().pool;
         assert_eq!(pool, Some(PoolSize { free: 4, most: 8 }));
-        let pairs = json!({"interface": "eth0", "ranges": ["10.1.2.3/24"]});
+        let pairs = json!({"interface": "eth0", "ranges": ["10.1.2.3/24", "::ffff:10.1.2.0/120"]});
         let pairs = Chores::read(&json!({"allowedAddressPairs": pairs})).unwrap().pairs.unwrap();
         assert_eq!(pairs.ranges, Some(["10.1.2.0/24".parse().unwrap()].into()));
     }
@@ -124,6 +130,7 @@ mod tests {
             json!({"allowedAddressPairs": {"interface": "a/b"}}),
             json!({"allowedAddressPairs": {"port": "eth0"}}),
             json!({"allowedAddressPairs": {"interface": "eth0", "ranges": ["10.0.0.7"]}}),
+            json!({"allowedAddressPairs": {"interface": "eth0", "ranges": ["::ffff:10.0.0.0/90"]}}),
         ] {
             assert!(Chores::read(&bad).is_err(), "{bad}");
         }

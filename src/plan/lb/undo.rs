@@ -1,7 +1,6 @@
 //! Taking changes of pools and pins back.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::super::Blocked;
 use super::super::change::{Change, Target};
@@ -15,6 +14,7 @@ use super::{Effects, blocked, hidden};
 use crate::desired::Desired;
 use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Translation};
 use crate::model::{AddressPoolName, Hazard, ServiceName};
+use crate::net::Address;
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 
 /// The same when the undo plan is made and when it is applied, and so the worst that it may be: what Services get in between must not make
@@ -187,7 +187,7 @@ fn one_annotation(
         return None;
     };
     let known = ADDRESSES.into_iter().find(|known| known == key && known == same)?;
-    let is_address = |text: &str| text.trim().parse::<IpAddr>().is_ok();
+    let is_address = |text: &str| text.trim().parse::<Address>().is_ok();
     let is_readable = |value: &Value| value.as_ref().is_none_or(|value| value.split(',').all(is_address));
     if !is_readable(after) {
         return None;

@@ -12,6 +12,7 @@ use super::DEADLINE;
 use super::arguments::PodCidrs;
 use super::network::{Memory, Round};
 use super::pairs::PairsKeeper;
+use crate::net::Block;
 use crate::neutron::Source;
 use crate::neutron::cni::{CniError, ErrorCode};
 use crate::plugin::cloud;
@@ -57,7 +58,7 @@ fn node(name: &str, account: &Path) -> Result<Value, CniError> {
 fn pod_cidrs(node: &Value) -> Result<BTreeSet<IpNet>, CniError> {
     let listed = node["spec"]["podCIDRs"].as_array().into_iter().flatten();
     let ranges: Option<BTreeSet<IpNet>> =
-        listed.map(|one| Some(one.as_str()?.parse::<IpNet>().ok()?.trunc())).collect();
+        listed.map(|one| Some(IpNet::from(Block::lenient(one.as_str()?).ok()?))).collect();
     ranges.filter(|ranges| !ranges.is_empty()).ok_or_else(|| unreachable("the Node has no pod CIDRs yet"))
 }
 
@@ -73,8 +74,8 @@ mod tests {
 
     #[test]
     fn only_a_node_with_pod_cidrs_tells_which() {
-        let node = json!({"spec": {"podCIDRs": ["10.1.0.0/24", "fd00:1::/64"]}});
-        assert_eq!(pod_cidrs(&node).unwrap().len(), 2);
+        let node = json!({"spec": {"podCIDRs": ["::ffff:10.1.0.0/120", "fd00:1::/64"]}});
+        assert_eq!(pod_cidrs(&node).unwrap(), ["10.1.0.0/24".parse().unwrap(), "fd00:1::/64".parse().unwrap()].into());
         for bad in [json!({}), json!({"spec": {"podCIDRs": []}}), json!({"spec": {"podCIDRs": ["10.1.0.0/24", "x"]}})] {
             assert!(pod_cidrs(&bad).is_err(), "{bad}");
         }
