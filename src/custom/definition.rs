@@ -166,6 +166,9 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
     bounded(spec, "");
     match kind {
         CustomKind::IpPool => {
+            // The server drops a null that is not allowed, and the pool would select every node. So it is kept, and refused when it is read.
+            // CEL cannot refuse it: `has` is false for null.
+            spec["properties"]["nodeSelector"]["nullable"] = json!(true);
             spec["oneOf"] = either_kind_of_pool();
             spec["x-kubernetes-validations"] = json!(of_nodes_or_of_neutron());
             for id in ["network", "subnet"] {

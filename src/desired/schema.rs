@@ -60,6 +60,12 @@ impl DocumentKind {
         }
     }
 
+    /// Whether the API server reads the document as it stands. It drops fields that are null
+    /// (`PruneNonNullableNullsWithoutDefaults`, k8s.io/apiextensions-apiserver @ 1.36).
+    pub(super) fn is_ciliums(self) -> bool {
+        self == DocumentKind::AddressPool
+    }
+
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<DocumentKind> {
         DocumentKind::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -93,6 +99,7 @@ pub fn json_schema(kind: Option<DocumentKind>) -> Value {
 fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    without_null(&mut schema);
     schema["title"] = json!(kind.as_str());
     schema["properties"]["kind"] = json!({"const": kind.as_str()});
     schema["properties"]["apiVersion"] = match kind.api_versions() {
@@ -100,6 +107,30 @@ fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
         several => json!({"enum": several}),
     };
     schema
+}
+
+/// Takes null away from what a field may be: a field without a value is far more often a blank template than a wish for the default.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                match (name.as_str(), value) {
+                    ("type", Value::Array(types)) => types.retain(|one| one != "null"),
+                    ("enum", Value::Array(values)) => values.retain(|one| !one.is_null()),
+                    ("properties", Value::Object(properties)) => properties.values_mut().for_each(without_null),
+                    (_, value) => without_null(value),
+                }
+            }
+            if let Some(Value::Array(types)) = fields.get_mut("type")
+                && let [only] = types.as_slice()
+            {
+                let only = only.clone();
+                fields.insert("type".to_owned(), only);
+            }
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(without_null),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// A list in which an item that is not readable is `None`, so that the others keep their places.

@@ -61,20 +61,22 @@ pub(super) struct Checked {
 
 /// Holds a document against the schema of its kind.
 pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
-    let value = document.to_json();
-    let mut checked = Checked { findings: Vec::new(), readable: value.clone(), faulty: Vec::new() };
-    let Some((_, Some(kind))) = KINDS.iter().find(|(known, _)| *known == kind) else {
+    let mut value = document.to_json();
+    let Some((_, Some(Kind { schema, validator }))) = KINDS.iter().find(|(known, _)| *known == kind) else {
         let message = format!("the JSON Schema of {} cannot be compiled", kind.as_str());
         let finding = Finding::new(Severity::Error, Rule("internal"), message);
-        checked.findings.push(finding.at(&document.start(), "here").help("report it as a bug"));
-        return checked;
+        let findings = vec![finding.at(&document.start(), "here").help("report it as a bug")];
+        return Checked { findings, readable: value, faulty: Vec::new() };
     };
+    let dropped = if kind.is_ciliums() { drop_nulls(&mut value, schema, &mut Vec::new()) } else { Vec::new() };
+    let findings = dropped.iter().map(|path| words::dropped(document, path)).collect();
+    let mut checked = Checked { findings, readable: value.clone(), faulty: Vec::new() };
     let errors: Vec<(Vec<Step>, ValidationError<'_>)> =
-        kind.validator.iter_errors(&value).map(|error| (steps(&value, &error), error)).collect();
+        validator.iter_errors(&value).map(|error| (steps(&value, &error), error)).collect();
     let unknown: Vec<Vec<Step>> = errors.iter().flat_map(|(path, error)| unknown_fields(path, error)).collect();
     let floats = floats_of(&value, &errors, &unknown);
     for (path, error) in errors.iter().filter(|(path, error)| !(is_bound(error) && floats.contains(path))) {
-        checked.note(document, &kind.schema, path, error, &unknown);
+        checked.note(document, schema, path, error, &unknown);
     }
     for path in floats {
         checked.findings.push(words::fraction(document, &path, &value));
@@ -119,6 +121,35 @@ impl Checked {
         remove(&mut self.readable, &path);
         self.faulty.push(path);
     }
+}
+
+/// Takes away the fields that are null, and says where they were. A field that the schema does not know stays, and is told as unknown.
+fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Vec<Step>> {
+    let mut dropped = Vec::new();
+    let mut child = |step: Step, value: &mut Value, schema: &Value| {
+        path.push(step);
+        let is_dropped = value.is_null() && matches!(path.last(), Some(Step::Key(_)));
+        if is_dropped {
+            dropped.push(path.clone());
+        } else {
+            dropped.extend(drop_nulls(value, schema, path));
+        }
+        path.pop();
+        !is_dropped
+    };
+    match value {
+        Value::Object(fields) => fields.retain(|key, value| {
+            let of_others = Some(&schema["additionalProperties"]).filter(|schema| schema.is_object());
+            let of_field = schema["properties"].get(key).or(of_others);
+            of_field.is_none_or(|schema| child(Step::Key(key.clone()), value, schema))
+        }),
+        // An item of a list stays, and the API server refuses it.
+        Value::Array(items) => items.iter_mut().enumerate().for_each(|(index, item)| {
+            child(Step::Index(index), item, &schema["items"]);
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    dropped
 }
 
 /// Too few or too many of something that can be read.

@@ -38,9 +38,12 @@ pub(super) fn findings(
         }
         ValidationErrorKind::Type { kind } => {
             let wanted = type_names(kind);
-            finding("wrong-type", format!("{field} is not {wanted}"))
-                .at(&here, format!("should be {wanted}"))
-                .help(type_help(error.instance(), &wanted))
+            let is = if error.instance().is_null() { "is empty, and not" } else { "is not" };
+            let help = match error.instance().as_ref() {
+                Value::Null => empty_help(path, is_required(schema, path, error), &wanted),
+                value => type_help(value, &wanted),
+            };
+            finding("wrong-type", format!("{field} {is} {wanted}")).at(&here, format!("should be {wanted}")).help(help)
         }
         ValidationErrorKind::Enum { options } => {
             let known: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -138,6 +141,37 @@ fn parent_of<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Option<&'s V
 fn properties_beside<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Vec<&'s str> {
     let properties = parent_of(schema, error).and_then(|parent| parent.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|object| object.keys()).map(String::as_str).collect()
+}
+
+/// A field that the API server drops because it is null.
+pub(super) fn dropped(document: &Document, path: &[Step]) -> Finding {
+    let message = format!("{} is empty, so the API server drops it", field_name(path));
+    let finding = Finding::new(Severity::Warning, Rule("empty-field"), message);
+    let help = match path.last() {
+        Some(Step::Key(key)) if key == "serviceSelector" => "write a selector, or `{}` for every Service",
+        _ => "write a value, or remove the field",
+    };
+    finding.at(&document.origin(path), "dropped").help(help)
+}
+
+fn empty_help(path: &[Step], is_required: bool, wanted: &str) -> String {
+    match path.last() {
+        Some(Step::Key(key)) if key == "nodeSelector" => "write a selector, or `{}` for every node".to_owned(),
+        Some(Step::Key(_)) if !is_required => format!("write {wanted}, or remove the field"),
+        Some(Step::Index(_)) => format!("write {wanted}, or remove the item"),
+        _ => format!("write {wanted}"),
+    }
+}
+
+/// Whether the mapping around the field must have it.
+fn is_required(schema: &Value, path: &[Step], error: &ValidationError<'_>) -> bool {
+    let (Some(Step::Key(key)), Some((around, _))) =
+        (path.last(), error.schema_path().as_str().rsplit_once("/properties/"))
+    else {
+        return false;
+    };
+    let names = |part: &str| schema.pointer(&format!("{around}{part}/required")).and_then(Value::as_array);
+    [names(""), names("/else")].into_iter().flatten().flatten().any(|name| name == key)
 }
 
 fn type_names(kind: &TypeKind) -> String {

@@ -226,9 +226,10 @@ fn a_pool_with_faults_that_was_deleted_keeps_what_it_gave() {
     assert_eq!(operator.written("n2"), json!(["10.40.0.0/24"]), "it is in nobody's way");
     server.plane.get(&format!("{pools}/a")).unwrap();
     // One that was never in force has given nothing.
-    let never = object("IPPool", "never", json!({"cidrs": ["10.50.0.0/16"], "blockSize": 8}));
+    let never = object("IPPool", "never", json!({"cidrs": ["10.50.0.0/16"], "blockSize": 24, "nodeSelector": null}));
     server.plane.create(&pools, &never).unwrap();
-    condition(&server, "ippools/never", "Ready", "Invalid");
+    let status = condition(&server, "ippools/never", "Ready", "Invalid");
+    assert!(status["conditions"].to_string().contains("`spec.nodeSelector` is empty"), "{status}");
     server.plane.delete(&format!("{pools}/never")).unwrap();
     until("it is gone", || server.plane.get(&format!("{pools}/never")).is_err());
     server.plane.delete("/api/v1/nodes/n1").unwrap();
