@@ -52,8 +52,8 @@ pub struct Query {
     pub parameters: Vec<(&'static str, &'static str)>,
 }
 
-const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
-const CONFIG_NAME: &str = "cilium-config";
+pub(super) const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
+pub(super) const CONFIG_NAME: &str = "cilium-config";
 
 /// Where the claims and the lock lie. Fixed, because applies that look in different places do not see each other, and this
 /// namespace exists in every cluster.
@@ -65,25 +65,6 @@ pub const CLAIMS_KEY: &str = "claims.json";
 
 /// The key of it that names the commit of the files that they were made for last. For people; nothing reads it.
 pub const CLAIMS_REVISION_KEY: &str = "revision";
-
-/// What identifies an object in a list of mixed kinds.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// `apiVersion`.
-    pub api_version: &'a str,
-    /// `kind`.
-    pub kind: &'a str,
-    /// `metadata.name`.
-    pub name: &'a str,
-    /// `metadata.namespace`, empty where there is none.
-    pub namespace: &'a str,
-    /// The labels `k8s-app` and `component`.
-    pub app: Option<&'a str>,
-    /// See `app`.
-    pub component: Option<&'a str>,
-    /// The label `io.cilium/app`.
-    pub cilium_app: Option<&'a str>,
-}
 
 impl ObservedKind {
     /// What a plan needs, in the order in which it is read: the claims first, so that a claim which is gone is seen as the object that it
@@ -228,38 +209,5 @@ impl ObservedKind {
             ObservedKind::Node => (one("/api/v1/nodes"), Vec::new()),
         };
         Query { paths, parameters }
-    }
-
-    /// What an object of a mixed list is for us, if anything.
-    pub fn of(head: &Head<'_>) -> Option<ObservedKind> {
-        let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
-        match (group, head.kind) {
-            ("", "Node") => Some(ObservedKind::Node),
-            ("cilium.io", "CiliumNode") => Some(ObservedKind::CiliumNode),
-            ("cilium.io", "CiliumLoadBalancerIPPool") => Some(ObservedKind::LoadBalancerPool),
-            ("cilium.io", "CiliumPodIPPool") => Some(ObservedKind::PodIpPool),
-            ("", "Service") => Some(ObservedKind::Service),
-            ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
-            ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),
-            ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
-                Some(ObservedKind::Claims)
-            }
-            ("apps", "DaemonSet") if head.app == Some("cilium") => Some(ObservedKind::CiliumDaemonSet),
-            ("", "Pod") if head.component == Some("kube-controller-manager") => {
-                Some(ObservedKind::ControllerManagerPod)
-            }
-            ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
-            ("apps", "Deployment") if head.cilium_app == Some("operator") => Some(ObservedKind::CiliumOperator),
-            ("cilium.io", "CiliumNodeConfig") => Some(ObservedKind::CiliumNodeConfig),
-            ("cilium.io", "CiliumBGPPeeringPolicy") => Some(ObservedKind::BgpPeeringPolicy),
-            ("cilium.io", "CiliumBGPClusterConfig") => Some(ObservedKind::BgpClusterConfig),
-            ("cilium.io", "CiliumBGPPeerConfig") => Some(ObservedKind::BgpPeerConfig),
-            ("cilium.io", "CiliumBGPAdvertisement") => Some(ObservedKind::BgpAdvertisement),
-            ("cilium.io", "CiliumL2AnnouncementPolicy") => Some(ObservedKind::L2AnnouncementPolicy),
-            ("apiextensions.k8s.io", "CustomResourceDefinition") if head.name == CILIUM_NODE_DEFINITION => {
-                Some(ObservedKind::CiliumNodeDefinition)
-            }
-            _ => None,
-        }
     }
 }

@@ -8,6 +8,7 @@ mod bgp;
 mod cilium;
 mod claimed;
 mod holding;
+mod identify;
 mod kind;
 mod load_balancing;
 mod operator;
@@ -39,7 +40,8 @@ pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy,
 pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState};
 pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
-pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, Head, OWN_NAMESPACE, ObservedKind, Query};
+pub use identify::{Head, MisnamedItem};
+pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};

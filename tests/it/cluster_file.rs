@@ -114,6 +114,50 @@ fn blocks_with_their_reasons() {
 }
 
 #[test]
+fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
+    let cilium_node = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"m"},"spec":{"ipam":{"podCIDRs":["10.20.0.0/24"]}}}"#;
+    let cases = [
+        (
+            cilium_node.replace(r#""kind":"CiliumNode""#, r#""kind":"CilumNode""#),
+            "item 6 of its list (`m`) is a `CilumNode`; did you mean `CiliumNode`?",
+        ),
+        (cilium_node.replace(r#""apiVersion":"cilium.io/v2","#, ""), "item 6 of its list (`m`) has no `apiVersion`"),
+        (cilium_node.replace(r#""cilium.io/v2""#, "null"), "item 6 of its list (`m`) has no `apiVersion`"),
+        (cilium_node.replace(r#""CiliumNode""#, r#""""#), "item 6 of its list (`m`) has no `kind`"),
+        (
+            cilium_node.replace("cilium.io/v2", "v1"),
+            "item 6 of its list (`m`) is a CiliumNode with apiVersion `v1`; expected `cilium.io/v2`",
+        ),
+        (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""node""#), "is a `node`; did you mean `Node`?"),
+        (format!(r#"{{"apiVersion":"v1","kind":"List","items":[{cilium_node}]}}"#), "item 6 of its list is a `List`"),
+        ("7".to_owned(), "item 6 of its list is no object of Kubernetes"),
+    ];
+    for (item, message) in cases {
+        let folder = folder("1.19.3", KUBERNETES, &[node("n", "a", ""), item.clone()], &[pool("a", POOL)]);
+        let before = folder.read("cluster.json");
+        for verb in [&["plan"][..], &["apply", "--auto-approve"], &["snapshot"], &["show", "nodes"]] {
+            let ran = folder.run(&[verb, &["--cluster", "cluster.json"]].concat()).expect(8);
+            assert!(ran.stderr.contains(message), "{item}: {}", ran.stderr);
+        }
+        assert_eq!(folder.read("cluster.json"), before);
+    }
+}
+
+#[test]
+fn other_kinds_of_a_list_are_ignored() {
+    let items = [
+        r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"r","namespace":"x"}}"#,
+        r#"{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j","namespace":"x"}}"#,
+        r#"{"apiVersion":"serving.knative.dev/v1","kind":"Service","metadata":{"name":"s","namespace":"x"}}"#,
+        r#"{"apiVersion":"longhorn.io/v1beta2","kind":"Node","metadata":{"name":"n","namespace":"x"}}"#,
+        r#"{"apiVersion":"cilium.io/v2","kind":"CiliumIdentity","metadata":{"name":"7"}}"#,
+    ];
+    let items = [vec![node("n", "a", "")], items.map(str::to_owned).into()].concat();
+    let folder = folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]);
+    assert_eq!(plan(&folder)["changes"][0]["after"][0], "10.20.0.0/24");
+}
+
+#[test]
 fn without_cilium_everything_waits() {
     let list = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{}]}}"#, node("n", "a", ""));
     let folder = Folder::new(&[("cluster.json", &list), ("pools/a.yaml", &pool("a", POOL))]);

@@ -19,9 +19,9 @@ pub(super) struct List<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ItemHead {
     #[serde(default)]
-    api_version: String,
+    api_version: Option<String>,
     #[serde(default)]
-    pub kind: String,
+    kind: Option<String>,
     #[serde(default)]
     pub metadata: ItemMetadata,
 }
@@ -57,17 +57,37 @@ impl ItemMetadata {
 }
 
 impl ItemHead {
-    pub(super) fn observed_kind(&self) -> Option<ObservedKind> {
+    /// Reads the head of an item.
+    ///
+    /// # Errors
+    /// An item that is no object, in words that fit behind its number.
+    pub(super) fn read(item: &str) -> Result<ItemHead, String> {
+        serde_json::from_str(item).map_err(|error| format!("is no object of Kubernetes: {error}"))
+    }
+
+    fn kind(&self) -> &str {
+        self.kind.as_deref().unwrap_or_default()
+    }
+
+    /// What it is for us, if anything.
+    ///
+    /// # Errors
+    /// An item that may be one that is read, in words that fit behind its number.
+    pub(super) fn observed_kind(&self) -> Result<Option<ObservedKind>, String> {
         let labels = self.metadata.labels.as_ref();
-        ObservedKind::of(&Head {
-            api_version: &self.api_version,
-            kind: &self.kind,
+        let kind = ObservedKind::of(&Head {
+            api_version: self.api_version.as_deref().unwrap_or_default(),
+            kind: self.kind(),
             name: &self.metadata.name,
             namespace: &self.metadata.namespace,
             app: labels.and_then(|labels| labels.app.as_deref()),
             component: labels.and_then(|labels| labels.component.as_deref()),
             cilium_app: labels.and_then(|labels| labels.cilium_app.as_deref()),
-        })
+        });
+        let name = self.metadata.name.escape_debug();
+        kind.map_err(
+            |fault| if self.metadata.name.is_empty() { fault.to_string() } else { format!("(`{name}`) {fault}") },
+        )
     }
 
     /// The object with the UID and resourceVersion that an API server would have given it on creation; the UID depends on
@@ -76,11 +96,11 @@ impl ItemHead {
         let mut object: Value = serde_json::from_str(item)?;
         // A list would do as well for serde, and for nobody else.
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-            return Err(serde::de::Error::custom(format!("a {} without metadata", self.kind.escape_debug())));
+            return Err(serde::de::Error::custom(format!("is a {} without metadata", self.kind().escape_debug())));
         };
         let ItemMetadata { name, namespace, uid, resource_version, .. } = &self.metadata;
         if uid.is_empty() {
-            metadata.insert("uid".to_owned(), json!(uid_of(&self.kind, namespace, name)));
+            metadata.insert("uid".to_owned(), json!(uid_of(self.kind(), namespace, name)));
         }
         if resource_version.is_empty() {
             metadata.insert("resourceVersion".to_owned(), json!("1"));

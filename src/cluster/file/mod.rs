@@ -155,26 +155,44 @@ impl FileCluster {
         }
         let items: Vec<&RawValue> = serde_json::from_str(list.items.get())
             .map_err(|error| format!("`items` is no list of objects: {error}"))?;
-        let start = |raw: &RawValue| raw.get().as_ptr().addr() - self.json.as_ptr().addr();
-        let place = |raw: &RawValue| start(raw)..start(raw) + raw.get().len();
-        let mut state = State::default();
-        let mut places = Vec::new();
-        for item in &items {
-            let head: ItemHead =
-                serde_json::from_str(item.get()).map_err(|error| format!("an item is no object: {error}"))?;
-            let version = head.metadata.resource_version.parse().unwrap_or(0);
-            state.resource_version = state.resource_version.max(version);
-            let Some(kind) = head.observed_kind() else { continue };
-            if head.metadata.uid.is_empty() || head.metadata.resource_version.is_empty() {
-                state
-                    .identified
-                    .insert(places.len(), head.with_identity(item.get()).map_err(|error| error.to_string())?);
+        let (mut state, mut places, mut faults) = (State::default(), Vec::new(), Vec::new());
+        for (index, item) in items.iter().enumerate() {
+            if let Err(fault) = self.locate_item(item, &mut state, &mut places) {
+                faults.push(format!("item {} of its list {fault}", index + 1));
             }
-            places.push((Place::new(kind, head.metadata.namespace(), &head.metadata.name), place(item)));
         }
-        self.items = place(list.items);
+        if let Some((first, more)) = faults.split_first() {
+            let more = if more.is_empty() { String::new() } else { format!("; faulty items: {}", faults.len()) };
+            return Err(format!("{first}{more}"));
+        }
+        self.items = self.place_of(list.items);
         (self.places, self.state) = (places, Mutex::new(state));
         self.refuse_duplicates()
+    }
+
+    /// Where a part of the file stands in it.
+    fn place_of(&self, raw: &RawValue) -> Range<usize> {
+        let start = raw.get().as_ptr().addr() - self.json.as_ptr().addr();
+        start..start + raw.get().len()
+    }
+
+    /// Notes an item if it is of a kind that is read.
+    fn locate_item(
+        &self,
+        item: &RawValue,
+        state: &mut State,
+        places: &mut Vec<(Place, Range<usize>)>,
+    ) -> Result<(), String> {
+        let head = ItemHead::read(item.get())?;
+        let version = head.metadata.resource_version.parse().unwrap_or(0);
+        state.resource_version = state.resource_version.max(version);
+        let Some(kind) = head.observed_kind()? else { return Ok(()) };
+        if head.metadata.uid.is_empty() || head.metadata.resource_version.is_empty() {
+            let object = head.with_identity(item.get()).map_err(|error| error.to_string())?;
+            state.identified.insert(places.len(), object);
+        }
+        places.push((Place::new(kind, head.metadata.namespace(), &head.metadata.name), self.place_of(item)));
+        Ok(())
     }
 
     fn refuse_duplicates(&self) -> Result<(), String> {

@@ -320,7 +320,8 @@ fn key_of(object: &Value) -> Option<(ObservedKind, String)> {
         app: label("k8s-app"),
         component: label("component"),
         cilium_app: label("io.cilium/app"),
-    })?;
+    });
+    let kind = kind.ok().flatten()?;
     Some((kind, text("/metadata/name").to_owned()))
 }
 

@@ -1,0 +1,242 @@
+//! Which kind an item of a list of mixed kinds is.
+//!
+//! Kinds that are not read are ignored. What looks like one that is read must not be: the blocks of a CiliumNode that is
+//! overlooked would be given to another node.
+
+use super::kind::{CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, OWN_NAMESPACE, ObservedKind};
+
+/// What identifies an object in a list of mixed kinds.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// `apiVersion`.
+    pub api_version: &'a str,
+    /// `kind`.
+    pub kind: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.namespace`, empty where there is none.
+    pub namespace: &'a str,
+    /// The labels `k8s-app` and `component`.
+    pub app: Option<&'a str>,
+    /// See `app`.
+    pub component: Option<&'a str>,
+    /// The label `io.cilium/app`.
+    pub cilium_app: Option<&'a str>,
+}
+
+/// Why an item of a list is neither read nor ignored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MisnamedItem {
+    /// Without this field nothing tells what it is.
+    #[error("has no `{0}`")]
+    Unnamed(&'static str),
+    /// A kind that is nearly one that is read.
+    #[error("is a `{kind}`; did you mean `{near}`?")]
+    Misspelt {
+        /// As written, escaped.
+        kind: String,
+        /// The kind that is read.
+        near: &'static str,
+    },
+    /// A kind that is read, of a group that does not have it.
+    #[error("is a {kind} with apiVersion `{api_version}`; expected `{expected}`")]
+    WrongGroup {
+        /// The kind.
+        kind: &'static str,
+        /// As written, escaped.
+        api_version: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A list inside of the list.
+    #[error("is a `{0}`; move its items into the list around it")]
+    Nested(String),
+}
+
+/// All kinds that are read, with the `apiVersion` of each.
+fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let kinds = ObservedKind::OF_PLANS.into_iter().chain(ObservedKind::OF_EXAMINATIONS);
+    kinds.map(ObservedKind::api_version_and_kind)
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Whether somebody else may define any kind there: Knative has a Service, Longhorn a Node. Kubernetes' own groups have no dot, or
+/// end in `.k8s.io`.
+fn is_group_of_others(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io") && group != "cilium.io"
+}
+
+fn is_cilium_kind(kind: &str) -> bool {
+    kind.starts_with("Cilium")
+}
+
+/// The kind that is meant, where one is so near that it can hardly be another. Short names differ in one letter at most: two lead from Node
+/// to Role, and from Pod to Job.
+fn near(kind: &str) -> Option<&'static str> {
+    let is_near = |known: &&str| {
+        let most = if known.len() <= 6 { 1 } else { 2 };
+        let is_slip = || known.len().abs_diff(kind.len()) <= most && strsim::damerau_levenshtein(known, kind) <= most;
+        known.eq_ignore_ascii_case(kind) || is_slip()
+    };
+    known().map(|(_, kind)| kind).find(is_near)
+}
+
+impl Head<'_> {
+    /// What speaks against ignoring an object that is not read.
+    fn misnamed(&self) -> Option<MisnamedItem> {
+        let group = group_of(self.api_version);
+        let is_of_others = |kind: &str| is_group_of_others(group) && !is_cilium_kind(kind);
+        if let Some((expected, kind)) = known().find(|(_, kind)| *kind == self.kind) {
+            let is_same = group == group_of(expected) || is_of_others(kind);
+            let api_version = self.api_version.escape_debug().to_string();
+            return (!is_same).then_some(MisnamedItem::WrongGroup { kind, api_version, expected });
+        }
+        let escaped = || self.kind.escape_debug().to_string();
+        if let Some(item) = self.kind.strip_suffix("List")
+            && (item.is_empty() || known().any(|(_, kind)| kind == item))
+        {
+            return (!is_of_others(item)).then(|| MisnamedItem::Nested(escaped()));
+        }
+        let near = near(self.kind).filter(|near| !is_of_others(near))?;
+        Some(MisnamedItem::Misspelt { kind: escaped(), near })
+    }
+}
+
+impl ObservedKind {
+    /// What an object of a mixed list is for us, if anything.
+    ///
+    /// # Errors
+    /// An object that may be one that is read, and is not written as one.
+    pub fn of(head: &Head<'_>) -> Result<Option<ObservedKind>, MisnamedItem> {
+        for (field, text) in [("apiVersion", head.api_version), ("kind", head.kind)] {
+            if text.is_empty() {
+                return Err(MisnamedItem::Unnamed(field));
+            }
+        }
+        match ObservedKind::as_written(head) {
+            Some(kind) => Ok(Some(kind)),
+            None => head.misnamed().map_or(Ok(None), Err),
+        }
+    }
+
+    fn as_written(head: &Head<'_>) -> Option<ObservedKind> {
+        match (group_of(head.api_version), head.kind) {
+            ("", "Node") => Some(ObservedKind::Node),
+            ("cilium.io", "CiliumNode") => Some(ObservedKind::CiliumNode),
+            ("cilium.io", "CiliumLoadBalancerIPPool") => Some(ObservedKind::LoadBalancerPool),
+            ("cilium.io", "CiliumPodIPPool") => Some(ObservedKind::PodIpPool),
+            ("", "Service") => Some(ObservedKind::Service),
+            ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
+            ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),
+            ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::Claims)
+            }
+            ("apps", "DaemonSet") if head.app == Some("cilium") => Some(ObservedKind::CiliumDaemonSet),
+            ("", "Pod") if head.component == Some("kube-controller-manager") => {
+                Some(ObservedKind::ControllerManagerPod)
+            }
+            ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
+            ("apps", "Deployment") if head.cilium_app == Some("operator") => Some(ObservedKind::CiliumOperator),
+            ("cilium.io", "CiliumNodeConfig") => Some(ObservedKind::CiliumNodeConfig),
+            ("cilium.io", "CiliumBGPPeeringPolicy") => Some(ObservedKind::BgpPeeringPolicy),
+            ("cilium.io", "CiliumBGPClusterConfig") => Some(ObservedKind::BgpClusterConfig),
+            ("cilium.io", "CiliumBGPPeerConfig") => Some(ObservedKind::BgpPeerConfig),
+            ("cilium.io", "CiliumBGPAdvertisement") => Some(ObservedKind::BgpAdvertisement),
+            ("cilium.io", "CiliumL2AnnouncementPolicy") => Some(ObservedKind::L2AnnouncementPolicy),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") if head.name == CILIUM_NODE_DEFINITION => {
+                Some(ObservedKind::CiliumNodeDefinition)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(api_version: &str, kind: &str) -> Result<Option<ObservedKind>, MisnamedItem> {
+        let head = Head { api_version, kind, name: "n", namespace: "", app: None, component: None, cilium_app: None };
+        ObservedKind::of(&head)
+    }
+
+    /// Cilium's CRDs (`pkg/k8s/apis/cilium.io/client/crds` @ 1.15.19 and 1.19.3), what Kubernetes has itself (`kubectl api-resources` @ 1.36),
+    /// and kinds of others with the same names.
+    const OTHERS: [(&str, &str); 9] = [
+        (
+            "cilium.io/v2",
+            "CiliumBGPNodeConfig CiliumBGPNodeConfigOverride CiliumCIDRGroup CiliumClusterwideEnvoyConfig CiliumClusterwideNetworkPolicy CiliumEgressGatewayPolicy CiliumEndpoint CiliumEndpointSlice CiliumEnvoyConfig CiliumExternalWorkload CiliumGatewayClassConfig CiliumIdentity CiliumLocalRedirectPolicy CiliumNetworkPolicy",
+        ),
+        (
+            "v1",
+            "Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace PersistentVolume PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret ServiceAccount",
+        ),
+        ("apps/v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
+        ("batch/v1", "CronJob Job"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+        ("networking.k8s.io/v1", "Ingress IngressClass IPAddress NetworkPolicy"),
+        (
+            "storage.k8s.io/v1",
+            "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass Lease PodDisruptionBudget HorizontalPodAutoscaler EndpointSlice CertificateSigningRequest PriorityClass RuntimeClass FlowSchema APIService MutatingWebhookConfiguration ValidatingAdmissionPolicy DeviceClass ResourceClaim ResourceSlice NodeMetrics PodMetrics PodSchedulingContext",
+        ),
+        ("serving.knative.dev/v1", "Service Configuration Revision Route ServiceList"),
+        ("longhorn.io/v1beta2", "Node Volume Deploymentt"),
+    ];
+
+    #[test]
+    fn kinds_that_are_not_read_are_ignored() {
+        for (api_version, kinds) in OTHERS {
+            for kind in kinds.split(' ') {
+                assert_eq!(of(api_version, kind), Ok(None), "{api_version} {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_kind_that_is_read_is_not_ignored() {
+        use MisnamedItem::{Misspelt, Nested, Unnamed, WrongGroup};
+        let misspelt = |kind: &str, near| Err(Misspelt { kind: kind.to_owned(), near });
+        for (api_version, kind, near) in [
+            ("cilium.io/v2", "CilumNode", "CiliumNode"),
+            ("cilium.io/v2", "Ciliumnode", "CiliumNode"),
+            ("v1", "CiliumNodes", "CiliumNode"),
+            ("cilium.example/v2", "CilimuNode", "CiliumNode"),
+            ("v1", "node", "Node"),
+            ("v1", "Nodes", "Node"),
+            ("v1", "NODE", "Node"),
+            ("v1", "Sevice", "Service"),
+            ("networking.k8s.io/v1", "ServiceCidr", "ServiceCIDR"),
+            ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPol", "CiliumLoadBalancerIPPool"),
+        ] {
+            assert_eq!(of(api_version, kind), misspelt(kind, near), "{api_version} {kind}");
+        }
+        for (api_version, kind, expected) in [
+            ("v1", "CiliumNode", "cilium.io/v2"),
+            ("cilium.io", "CiliumNode", "cilium.io/v2"),
+            ("Cilium.io/v2", "CiliumNode", "cilium.io/v2"),
+            ("example.com/v1", "CiliumPodIPPool", "cilium.io/v2alpha1"),
+            ("cilium.io/v2", "Node", "v1"),
+            ("apps/v1", "Service", "v1"),
+            ("v1", "ServiceCIDR", "networking.k8s.io/v1"),
+        ] {
+            let wrong = WrongGroup { kind, api_version: api_version.to_owned(), expected };
+            assert_eq!(of(api_version, kind), Err(wrong));
+        }
+        for kind in ["List", "NodeList", "CiliumNodeList"] {
+            assert_eq!(of("v1", kind), Err(Nested(kind.to_owned())));
+        }
+        assert_eq!(of("", "CiliumNode"), Err(Unnamed("apiVersion")));
+        assert_eq!(of("v1", ""), Err(Unnamed("kind")));
+    }
+
+    #[test]
+    fn every_version_of_a_group_is_read() {
+        for (api_version, kind) in known().filter(|(_, kind)| kind.starts_with("Cilium") || *kind == "Node") {
+            let newer = api_version.replace("v2alpha1", "v9").replace("v1", "v9");
+            assert!(matches!(of(&newer, kind), Ok(Some(_))), "{newer} {kind}");
+        }
+    }
+}
