@@ -21,7 +21,10 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
         let finding = warning("pool-without-nodes", message).about(ObjectRef::pool(&pool.name));
         finding.at(&pool.origin, "matches no node").help("check the labels with `kubectl get nodes --show-labels`")
     };
-    desired.pools.values().filter(|pool| !matches(pool) && !pinned(pool)).map(finding).collect()
+    // Of a selector that no node can match the files tell.
+    let is_told = |pool: &Pool| pool.selector.contradiction().is_some();
+    let pools = desired.pools.values().filter(|pool| !matches(pool) && !pinned(pool) && !is_told(pool));
+    pools.map(finding).collect()
 }
 
 /// Pools that reach into addresses which something else uses; those blocks are never handed out.

@@ -1,8 +1,8 @@
 //! Rules on the files alone.
 
-use crate::desired::{Desired, Pin, Pool, PoolRange};
+use crate::desired::{Desired, Pin, Policy, Pool, PoolRange, PoolState};
 use crate::model::{Finding, ObjectRef, Origin, Rule, Severity};
-use crate::net::{Block, Range, merge, overlapping_pairs};
+use crate::net::{Block, Family, Range, Slots, merge, overlapping_pairs};
 
 /// Private address space: RFC 1918, RFC 6598, RFC 4193.
 const PRIVATE: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"];
@@ -134,6 +134,49 @@ pub(super) fn protections_beside_what_they_protect(desired: &Desired) -> Vec<Fin
             .help("move the Policy to a file of its own")
     };
     beside.map(finding).collect()
+}
+
+/// A pool that is kept for pins may well select nothing, or have nothing to give by itself.
+fn is_pinned(pool: &Pool, desired: &Desired) -> bool {
+    desired.pins.values().any(|pin| pin.pool == pool.name)
+}
+
+pub(super) fn contradictory_selectors(desired: &Desired) -> Vec<Finding> {
+    let pools = desired.pools.values().filter(|pool| !desired.faulty.contains(&pool.name) && !is_pinned(pool, desired));
+    let finding = |pool: &Pool| {
+        let key = pool.selector.contradiction()?;
+        let message = format!(
+            "pool `{}` selects no node: what its selector asks of the label `{key}` contradicts itself",
+            pool.name
+        );
+        let finding = Finding::new(Severity::Warning, Rule("selector-matches-nothing"), message);
+        let finding = finding.about(ObjectRef::pool(&pool.name)).at(&pool.origin, "selects nothing");
+        Some(finding.help(format!("correct the requirements on `{key}`, or remove the pool")))
+    };
+    pools.filter_map(finding).collect()
+}
+
+/// Pools in which the files leave no block. What the cluster takes besides is not counted.
+pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
+    let giving = desired.pools.values().filter(|pool| pool.state == PoolState::Active);
+    let pools = giving.filter(|pool| !desired.faulty.contains(&pool.name) && !is_pinned(pool, desired));
+    let finding = |pool: &Pool| {
+        let family = pool.families().find(|family| !has_block(pool, *family, &desired.policy))?;
+        let message = format!("pool `{}` has no {family} block to give: everything is reserved or excluded", pool.name);
+        let finding = Finding::new(Severity::Warning, Rule("pool-without-blocks"), message);
+        let finding = finding.about(ObjectRef::pool(&pool.name)).at(&pool.origin, "nothing to give");
+        Some(finding.help("shorten `reserved` of the pool or `excluded` of the Policy, or add a CIDR"))
+    };
+    pools.filter_map(finding).collect()
+}
+
+fn has_block(pool: &Pool, family: Family, policy: &Policy) -> bool {
+    let Some(size) = pool.block_size.get(family) else { return true };
+    let mut slots = pool.ranges.iter().filter_map(|range| Slots::new(range.block, *size));
+    slots.any(|mut slots| {
+        pool.reserved.iter().chain(&policy.excluded).for_each(|range| slots.take(range));
+        slots.free() > 0
+    })
 }
 
 pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {

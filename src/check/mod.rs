@@ -6,6 +6,7 @@ mod address_pools;
 mod cluster;
 mod files;
 mod load_balancing;
+mod names;
 mod neutron;
 mod sizes;
 
@@ -21,7 +22,7 @@ use crate::observed::Observed;
 
 /// What the files alone tell.
 pub fn files(desired: &Desired) -> Vec<Finding> {
-    let rules: [fn(&Desired) -> Vec<Finding>; 13] = [
+    let rules: [fn(&Desired) -> Vec<Finding>; 15] = [
         sizes::too_small_for_cilium,
         neutron::subnets_named_twice,
         files::overlapping_pools,
@@ -30,6 +31,8 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
         files::unusable_address_space,
         files::foreign_address_space,
         files::equal_selectors,
+        files::contradictory_selectors,
+        files::pools_without_blocks,
         files::protections_beside_what_they_protect,
         address_pools::overlapping_address_pools,
         address_pools::pools_over_address_pools,
@@ -59,10 +62,12 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 
 /// What the files tell when an examination holds them against the cluster: what it finds more exactly itself is left out.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 6] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 8] = [
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
         cluster::families_switched_off,
+        names::missing_pinned_nodes,
+        names::missing_protected_nodes,
         neutron::overlapping,
         neutron::resolved,
         neutron::held,
@@ -72,7 +77,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 9] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 11] = [
         neutron::overlapping,
         neutron::resolved,
         neutron::held,
@@ -82,6 +87,8 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::blocks_held_twice,
         cluster::families_switched_off,
         cluster::blind_spots,
+        names::missing_pinned_nodes,
+        names::missing_protected_nodes,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired, observed)).collect();
     findings.extend(load_balancing::of_cluster(observed));

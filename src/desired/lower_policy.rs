@@ -1,6 +1,6 @@
 //! The `Policy` document becomes a [`Policy`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use jiff::SignedDuration;
@@ -12,7 +12,7 @@ use super::schema::{
 };
 use super::tree::Step;
 use super::{Activity, AddressPairs, Policy, Protected};
-use crate::model::{Hazard, LimitName, Limited, Measure, NameError, WritePath, WritePathChoice};
+use crate::model::{Hazard, LimitName, Limited, Measure, NameError, Origin, WritePath, WritePathChoice};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     let write_path = match spec.write_path {
@@ -84,20 +84,25 @@ fn limits(written: &WrittenLimits) -> BTreeMap<LimitName, u32> {
 
 fn protected(context: &mut Context<'_>, written: &WrittenProtected) -> Protected {
     let WrittenProtected { nodes, pools } = written;
-    Protected { nodes: names(context, nodes, "nodes"), pools: names(context, pools, "pools") }
+    let node_origins = names(context, nodes, "nodes");
+    let nodes = node_origins.keys().cloned().collect();
+    Protected { nodes, node_origins, pools: names(context, pools, "pools").into_keys().collect() }
 }
 
-fn names<T: FromStr<Err = NameError> + Ord>(context: &mut Context<'_>, list: &TextList, key: &str) -> BTreeSet<T> {
-    let mut names = BTreeSet::new();
+fn names<T: FromStr<Err = NameError> + Ord>(
+    context: &mut Context<'_>,
+    list: &TextList,
+    key: &str,
+) -> BTreeMap<T, Origin> {
+    let mut names = BTreeMap::new();
     for (index, text) in list.iter().enumerate() {
         let Some(text) = text else { continue };
+        let origin = context.document.origin(&[keys(["spec", "protected", key]), vec![Step::Index(index)]].concat());
         match text.parse::<T>() {
             Ok(name) => {
-                names.insert(name);
+                names.insert(name, origin);
             }
             Err(error) => {
-                let path = [keys(["spec", "protected", key]), vec![Step::Index(index)]].concat();
-                let origin = context.document.origin(&path);
                 context.fault("bad-name", error.to_string(), &origin, "not a name", "write the object's name");
             }
         }

@@ -269,6 +269,8 @@ pub enum Activity {
 pub struct Protected {
     /// The nodes.
     pub nodes: BTreeSet<NodeName>,
+    /// Where the Policy names them; those of the command line have no place.
+    pub node_origins: BTreeMap<NodeName, Origin>,
     /// The pools; they may not vanish from the directory either.
     pub pools: BTreeSet<PoolName>,
 }

@@ -65,7 +65,7 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         quarantine,
         limits,
         failure_domain,
-        protected: Protected { nodes, pools },
+        protected: Protected { nodes, node_origins: _, pools },
         // It says who applies a plan, not what is in it.
         unattended: _,
         activity: _,

@@ -13,6 +13,7 @@ mod doctor_cluster;
 mod doctor_rules;
 mod examples;
 mod explain;
+mod findings;
 mod hostile_server;
 mod hostile_text;
 mod lb;

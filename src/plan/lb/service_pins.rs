@@ -1,5 +1,6 @@
 //! Which Services are to ask for other addresses.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ use crate::desired::{Desired, ServicePin};
 use crate::lbipam::{
     ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts, may_share,
 };
-use crate::model::{Finding, Hazard, ObjectRef, PoolName, Rule, ServiceName, Severity};
+use crate::model::{Finding, Hazard, ObjectRef, PoolName, Rule, ServiceName, Severity, near_name};
 use crate::net::Range;
 use crate::observed::{Observed, ObservedKind};
 use crate::plan::{Blocked, BlockedReason};
@@ -39,6 +40,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
         let addresses = pin.addresses.iter().map(|pinned| pinned.address);
         addresses.for_each(|address| pinning.pinned.entry(address).or_default().push(&pin.service));
     }
+    let names = LazyCell::new(|| world.services.keys().map(ToString::to_string).collect::<Vec<String>>());
     for pin in desired.service_pins.values() {
         let target = Target::Service(pin.service.clone());
         let Some(service) = world.services.get(&pin.service) else {
@@ -47,7 +49,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
                     let obstacle = LbObstacle::ServicesHidden(why.to_owned());
                     plan.blocked.push(blocked(target, obstacle, Some(&pin.origin)));
                 }
-                None => plan.findings.push(missing(pin)),
+                None => plan.findings.push(missing(pin, &names)),
             }
             continue;
         };
@@ -59,11 +61,14 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
     }
 }
 
-fn missing(pin: &ServicePin) -> Finding {
+fn missing(pin: &ServicePin, names: &[String]) -> Finding {
     let message = format!("Service `{}` is pinned, and there is no LoadBalancer Service of that name yet", pin.service);
-    let finding = Finding::new(Severity::Info, Rule("pinned-service-missing"), message);
-    let finding = finding.about(ObjectRef::service(&pin.service)).at(&pin.origin, "not there");
-    finding.help("nothing, if it is still to come: plan again when it is there")
+    let (severity, help) = match near_name(&pin.service.to_string(), names.iter().map(String::as_str)) {
+        Some(near) => (Severity::Warning, format!("did you mean `{}`?", near.escape_debug())),
+        None => (Severity::Info, "nothing, if it is still to come: plan again when it is there".to_owned()),
+    };
+    let finding = Finding::new(severity, Rule("pinned-service-missing"), message);
+    finding.about(ObjectRef::service(&pin.service)).at(&pin.origin, "not there").help(help)
 }
 
 /// Pools that give addresses.

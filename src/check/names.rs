@@ -1,0 +1,46 @@
+//! Rules on names in the files that no object of the cluster has.
+
+use crate::desired::Desired;
+use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity, near_name};
+use crate::observed::Observed;
+
+fn missing(rule: &'static str, node: &NodeName, message: String, help: String) -> Finding {
+    Finding::new(Severity::Warning, Rule(rule), message).about(ObjectRef::node(node)).help(help)
+}
+
+/// A pin for a node that is still to come is usual. One that differs from a node by a slip is not.
+pub(super) fn missing_pinned_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let pins = desired.pins.values().filter(|pin| !observed.nodes.contains_key(&pin.node));
+    // A node with a pin of its own is not the one that is meant.
+    let unpinned: Vec<&str> =
+        observed.nodes.keys().filter(|node| !desired.pins.contains_key(*node)).map(NodeName::as_str).collect();
+    let findings = pins.filter_map(|pin| {
+        let near = near_name(pin.node.as_str(), unpinned.iter().copied())?;
+        let message = format!("node `{}` is pinned and does not exist, but node `{near}` does", pin.node);
+        let finding = missing("pinned-node-missing", &pin.node, message, format!("did you mean `{near}`?"));
+        Some(finding.at(&pin.origin, "no such node"))
+    });
+    findings.collect()
+}
+
+/// A protected name that no node has protects nothing.
+pub(super) fn missing_protected_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    // A cluster without nodes is told of by itself.
+    if observed.nodes.is_empty() {
+        return Vec::new();
+    }
+    let protected = &desired.policy.protected;
+    let finding = |node: &NodeName| {
+        let message = format!("node `{node}` is protected and does not exist, so nothing is protected by it");
+        let help = match near_name(node.as_str(), observed.nodes.keys().map(NodeName::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "correct the name, or remove it from `protected`".to_owned(),
+        };
+        let finding = missing("protected-node-missing", node, message, help);
+        match protected.node_origins.get(node) {
+            Some(origin) => finding.at(origin, "no such node"),
+            None => finding,
+        }
+    };
+    protected.nodes.iter().filter(|node| !observed.nodes.contains_key(*node)).map(finding).collect()
+}

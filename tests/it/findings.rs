@@ -1,0 +1,150 @@
+//! Files that are valid and probably not what was meant: each is a warning with its rule, its line and a way out.
+
+use serde_json::{Value, json};
+
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+
+const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+
+fn policy(spec: &str) -> String {
+    format!("apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n")
+}
+
+fn folder(files: &[String], nodes: &[String]) -> Folder {
+    Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)), ("pools/a.yaml", &files.join("---\n"))])
+}
+
+/// Severity, line and help of each finding of this rule.
+fn found(report: &Value, rule: &str) -> Vec<(String, u64, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_rule = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
+    let told = |found: &Value| {
+        (text(&found["severity"]), found["origin"]["line"].as_u64().unwrap_or_default(), text(&found["help"]))
+    };
+    of_rule.map(told).collect()
+}
+
+fn validated(files: &[String], rule: &str) -> Vec<(String, u64, String)> {
+    found(&folder(files, &[]).run(&["validate", "-o", "json"]).expect(0).json(), rule)
+}
+
+fn planned(files: &[String], nodes: &[String], more: &[&str], rule: &str) -> Vec<(String, u64, String)> {
+    let arguments = [&["plan", "--cluster", "cluster.json", "-o", "json"], more].concat();
+    found(&folder(files, nodes).run(&arguments).expect(0).json(), rule)
+}
+
+#[track_caller]
+fn assert_warns(found: &[(String, u64, String)], line: u64) {
+    let [(severity, at, help)] = found else { panic!("{found:?}") };
+    assert_eq!((severity.as_str(), *at, help.is_empty()), ("warning", line, false), "{found:?}");
+}
+
+fn selecting(selector: &str) -> String {
+    pool("a", &format!("{{cidrs: [10.20.0.0/16], blockSize: 24,\n  nodeSelector: {selector}}}"))
+}
+
+#[test]
+fn a_selector_that_no_node_can_match() {
+    const RULE: &str = "selector-matches-nothing";
+    for selector in [
+        "{matchLabels: {a: b}, matchExpressions: [{key: a, operator: NotIn, values: [b]}]}",
+        "{matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [c, d]}]}",
+        "{matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}",
+        "{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}",
+        "{matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: a, operator: NotIn, values: [c, b]}]}",
+    ] {
+        assert_warns(&validated(&[selecting(selector)], RULE), 3);
+        let both = [selecting(selector)];
+        assert!(planned(&both, &[node("n", "a", "")], &[], "pool-without-nodes").is_empty(), "told once: {selector}");
+    }
+    for selector in [
+        "{matchLabels: {a: b}, matchExpressions: [{key: c, operator: NotIn, values: [b]}]}",
+        "{matchExpressions: [{key: a, operator: NotIn, values: [b]}, {key: a, operator: DoesNotExist}]}",
+    ] {
+        assert_eq!(validated(&[selecting(selector)], RULE), [], "{selector}");
+    }
+    // A pool for pins alone.
+    let contradictory = selecting("{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}");
+    assert_eq!(validated(&[contradictory, pin("n", "10.20.1.0/24")], RULE), []);
+}
+
+#[test]
+fn a_pool_without_a_block_to_give() {
+    const RULE: &str = "pool-without-blocks";
+    let reserving =
+        |reserved: &str| pool("a", &format!("{{cidrs: [10.20.0.0/23], blockSize: 24, reserved: [{reserved}]}}"));
+    let both =
+        pool("a", "{cidrs: [10.20.0.0/24, \"fd00::/64\"], blockSize: {ipv4: 24, ipv6: 64}, reserved: [\"fd00::1\"]}");
+    for files in [
+        vec![reserving("10.20.0.0/22")],
+        vec![reserving("10.20.0.0/24, 10.20.1.0/24")],
+        // An address in each block is enough.
+        vec![reserving("10.20.0.1, 10.20.1.255")],
+        vec![reserving("10.20.0.0/24"), policy("{excluded: [10.20.1.9]}")],
+        vec![pool("a", "{cidrs: [10.20.0.0/23], blockSize: 24}"), policy("{excluded: [10.20.0.0/16]}")],
+        vec![both],
+    ] {
+        assert_warns(&validated(&files, RULE), 3);
+    }
+    for files in [
+        vec![reserving("10.20.0.0/24")],
+        vec![reserving("10.20.0.0-10.20.0.255, 10.20.2.0/24")],
+        // Kept for pins, or out of use.
+        vec![reserving("10.20.0.0/22"), pin("n", "10.20.1.0/24")],
+        vec![pool("a", "{cidrs: [10.20.0.0/24], blockSize: 24, reserved: [10.20.0.0/24], disabled: true}")],
+    ] {
+        assert_eq!(validated(&files, RULE), [], "{files:?}");
+    }
+}
+
+#[test]
+fn a_pin_for_a_node_that_is_nearly_another_one() {
+    const RULE: &str = "pinned-node-missing";
+    let nodes = [node("worker-7", "a", ""), node("cp-1", "a", &holds("10.20.9.0/24"))];
+    let of = |name: &str| planned(&[pool("a", POOL), pin(name, "10.20.1.0/24")], &nodes, &[], RULE);
+    assert_warns(&of("wrker-7"), 8);
+    assert!(of("wrker-7")[0].2.contains("did you mean `worker-7`?"));
+    assert_warns(&of("cp1"), 8);
+    for to_come in ["worker-8", "worker-71", "gpu-1"] {
+        assert_eq!(of(to_come), [], "{to_come}");
+    }
+    let pinned = [pool("a", POOL), pin("wrker-7", "10.20.1.0/24"), pin("worker-7", "10.20.2.0/24")];
+    assert_eq!(planned(&pinned, &nodes, &[], RULE), [], "both are meant");
+}
+
+#[test]
+fn a_protected_node_that_does_not_exist() {
+    const RULE: &str = "protected-node-missing";
+    let nodes = [node("cp-1", "a", "")];
+    let of = |names: &str, more: &[&str]| {
+        let folder = Folder::new(&[
+            ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+            ("pools/a.yaml", &pool("a", POOL)),
+            ("pools/p.yaml", &policy(&format!("{{protected: {{nodes: [\n  {names}]}}}}"))),
+        ]);
+        let arguments = [&["plan", "--cluster", "cluster.json", "-o", "json"], more].concat();
+        found(&folder.run(&arguments).expect(0).json(), RULE)
+    };
+    assert_eq!(of("cp-1", &[]), []);
+    assert_warns(&of("cp-1,\n  cp1", &[]), 6);
+    assert!(of("cp1", &[])[0].2.contains("did you mean `cp-1`?"));
+    assert_warns(&of("gone", &[]), 5);
+    // A flag has no line.
+    assert_warns(&of("cp-1", &["--protect-node", "cp2"]), 0);
+}
+
+#[test]
+fn a_pin_for_a_service_that_is_nearly_another_one() {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop", "uid": "u",
+        "resourceVersion": "5"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    let pinned = |name: &str| {
+        format!(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {{name: p}}\nspec: {{service: {name}, ips: [20.0.10.9]}}\n"
+        )
+    };
+    let of =
+        |name: &str| planned(&[pool("a", POOL), pinned(name)], &[service.to_string()], &[], "pinned-service-missing");
+    assert_warns(&of("shop/wbe"), 9);
+    assert!(of("shop/wbe")[0].2.contains("did you mean `shop/web`?"));
+    assert_eq!(of("shop/api")[0].0, "info");
+}
