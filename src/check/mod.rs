@@ -5,6 +5,7 @@
 mod address_pools;
 mod cluster;
 mod files;
+mod labels;
 mod load_balancing;
 mod names;
 mod neutron;
@@ -44,6 +45,11 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
     findings
 }
 
+/// What is worth knowing of the files when a person asks about them. Plans leave it out: it would be in nearly every one.
+pub fn advice(desired: &Desired) -> Vec<Finding> {
+    labels::labels_of_kubelets(desired)
+}
+
 /// What the cluster alone tells of LoadBalancer pools and Services.
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     let mut findings = load_balancing::of_cluster(observed);
@@ -72,7 +78,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         neutron::resolved,
         neutron::held,
     ];
-    rules.iter().flat_map(|rule| rule(desired, observed)).collect()
+    rules.iter().flat_map(|rule| rule(desired, observed)).chain(advice(desired)).collect()
 }
 
 /// What the files tell when they are held against the cluster.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::files::Files;
 use super::{Common, Format, Reached, output};
+use crate::check;
 use crate::plan::FindingDocument;
 use crate::render::{count, finding_documents};
 use crate::run::{Loaded, load};
@@ -35,7 +36,10 @@ impl Report {
 }
 
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let loaded = load(&arguments.files.location());
+    let mut loaded = load(&arguments.files.location());
+    if !loaded.has_errors() {
+        loaded.findings.extend(check::advice(&loaded.desired));
+    }
     if arguments.output == Format::Json {
         output::json(&Report::new(&loaded))?;
         return if loaded.has_errors() { Err(Failure::Invalid(String::new())) } else { Ok(Reached::Done) };
@@ -56,6 +60,6 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
         counts.push(count(subnets, "Neutron subnet"));
         output::talk("Neutron was not asked: whether another pool overlaps a subnet, `plan` tells.\n");
     }
-    output::data(&format!("valid: {}, {}\n", counts.join(", "), count(loaded.findings.len(), "warning")))?;
+    output::data(&format!("valid: {}, {}\n", counts.join(", "), count(loaded.warnings(), "warning")))?;
     Ok(Reached::Done)
 }

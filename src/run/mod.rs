@@ -45,6 +45,11 @@ impl Loaded {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
     }
 
+    /// Number of findings that are probably not what was meant.
+    pub fn warnings(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Warning).count()
+    }
+
     /// These files, paused, where newer ones with faults say so: who pulls the brake is heard whatever else is wrong.
     pub fn paused_by(&self, newer: &Loaded) -> Option<Loaded> {
         if newer.desired.policy.activity == Activity::Active {

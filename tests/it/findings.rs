@@ -133,6 +133,39 @@ fn a_protected_node_that_does_not_exist() {
     assert_warns(&of("cp-1", &["--protect-node", "cp2"]), 0);
 }
 
+/// Said when a person asks about the files, and not in every plan.
+#[test]
+fn labels_that_a_kubelet_may_set_are_one_finding() {
+    const RULE: &str = "selector-uses-kubelet-labels";
+    let selecting = |name: &str, third: u8, labels: &str| {
+        pool(
+            name,
+            &format!("{{cidrs: [10.{third}.0.0/16], blockSize: 24, nodeSelector: {{matchLabels: {{{labels}}}}}}}"),
+        )
+    };
+    let files = [
+        selecting("a", 20, "rack: a"),
+        selecting("b", 21, "rack: b, topology.kubernetes.io/zone: z"),
+        selecting("c", 22, "node-restriction.kubernetes.io/rack: c"),
+        pool("rest", "{cidrs: [10.23.0.0/16], blockSize: 24}"),
+    ];
+    let folder = folder(&files, &[node("n", "a", "")]);
+    for arguments in [&["validate"][..], &["doctor", "--cluster", "cluster.json"]] {
+        let report = folder.run(&[arguments, &["-o", "json"]].concat()).expect(0).json();
+        let found: Vec<&Value> =
+            report["findings"].as_array().unwrap().iter().filter(|one| one["rule"] == RULE).collect();
+        let [finding] = found[..] else { panic!("{report:#}") };
+        assert_eq!(finding["severity"], "info", "{finding:#}");
+        let message = finding["message"].as_str().unwrap();
+        assert!(message.starts_with("2 pools select"), "{message}");
+        assert!(message.ends_with("`rack` (2), `topology.kubernetes.io/zone` (1)"), "{message}");
+        assert!(finding.to_string().contains("node-restriction.kubernetes.io/"), "{finding:#}");
+    }
+    assert_eq!(planned(&files, &[node("n", "a", "")], &[], RULE), []);
+    assert!(folder.run(&["validate"]).expect(0).stdout.contains("4 pools, 0 pins, 0 warnings"));
+    assert_eq!(validated(&files[2..], RULE), []);
+}
+
 #[test]
 fn a_pin_for_a_service_that_is_nearly_another_one() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop", "uid": "u",
