@@ -17,6 +17,8 @@ pub(super) enum Failure {
     BrokenPipe,
     /// The files are invalid; the diagnostics.
     Invalid(String),
+    /// The files have warnings, and those count as errors; the diagnostics, and the count in words.
+    WithWarnings(String, String),
     /// A saved plan no longer fits; the differences.
     Stale(Vec<String>),
     /// An undo plan no longer fits; the differences.
@@ -68,6 +70,10 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
         Err(Failure::Invalid(diagnostics)) => {
             talk(&diagnostics);
             (3, "the files are invalid; nothing was planned or written".to_owned(), "")
+        }
+        Err(Failure::WithWarnings(diagnostics, warnings)) => {
+            talk(&diagnostics);
+            (3, format!("the files have {warnings}, and --strict is set"), "")
         }
         Err(Failure::Failed(message)) => (1, message, ""),
         Err(Failure::Stale(differences)) => {

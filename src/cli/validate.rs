@@ -18,6 +18,9 @@ pub(super) struct Arguments {
     /// Form of the findings.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
+    /// Fail on warnings, too: exit code 3, as for errors.
+    #[arg(long)]
+    strict: bool,
 }
 
 /// Findings of the files as JSON.
@@ -30,8 +33,34 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(loaded: &Loaded) -> Report {
+        Report::of(loaded, if loaded.has_errors() { Verdict::Invalid } else { Verdict::Valid })
+    }
+
+    fn of(loaded: &Loaded, verdict: Verdict) -> Report {
         let findings = finding_documents(&loaded.findings, &loaded.documents);
-        Report { format_version: "1.0", valid: !loaded.has_errors(), findings }
+        Report { format_version: "1.0", valid: verdict == Verdict::Valid, findings }
+    }
+}
+
+/// Whether the files pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Valid,
+    /// They have errors.
+    Invalid,
+    /// They have warnings, and those count.
+    WithWarnings,
+}
+
+impl Arguments {
+    fn verdict(&self, loaded: &Loaded) -> Verdict {
+        if loaded.has_errors() {
+            Verdict::Invalid
+        } else if self.strict && loaded.warnings() > 0 {
+            Verdict::WithWarnings
+        } else {
+            Verdict::Valid
+        }
     }
 }
 
@@ -39,15 +68,22 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
     let mut loaded = load(&arguments.files.location());
     if !loaded.has_errors() {
         loaded.findings.extend(check::advice(&loaded.desired));
+        loaded.findings.sort();
     }
-    if arguments.output == Format::Json {
-        output::json(&Report::new(&loaded))?;
-        return if loaded.has_errors() { Err(Failure::Invalid(String::new())) } else { Ok(Reached::Done) };
+    let verdict = arguments.verdict(&loaded);
+    let diagnostics = match arguments.output {
+        Format::Json => {
+            output::json(&Report::of(&loaded, verdict))?;
+            String::new()
+        }
+        Format::Human => output::diagnostics(&loaded, common.detail()),
+    };
+    match verdict {
+        Verdict::Invalid => return Err(Failure::Invalid(diagnostics)),
+        Verdict::WithWarnings => return Err(Failure::WithWarnings(diagnostics, count(loaded.warnings(), "warning"))),
+        Verdict::Valid if arguments.output == Format::Json => return Ok(Reached::Done),
+        Verdict::Valid => output::talk(&diagnostics),
     }
-    if loaded.has_errors() {
-        return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail())));
-    }
-    output::talk(&output::diagnostics(&loaded, common.detail()));
     let (pools, pins) = (count(loaded.desired.pools.len(), "pool"), count(loaded.desired.pins.len(), "pin"));
     let mut counts = vec![pools, pins];
     let (balancers, services) = (loaded.desired.address_pools.len(), loaded.desired.service_pins.len());

@@ -167,6 +167,36 @@ fn labels_that_a_kubelet_may_set_are_one_finding() {
 }
 
 #[test]
+fn strict_validation_fails_on_warnings_and_on_nothing_less() {
+    let reserving = |reserved: &str| {
+        let spec = format!(
+            "{{cidrs: [10.20.0.0/23], blockSize: 24, reserved: [{reserved}], nodeSelector: {{matchLabels: {{rack: a}}}}}}"
+        );
+        folder(&[pool("a", &spec)], &[])
+    };
+    let doubtful = reserving("10.20.0.0/23");
+    doubtful.run(&["validate"]).expect(0);
+    let ran = doubtful.run(&["validate", "--strict"]).expect(3);
+    assert!(
+        ran.stderr.contains("pool-without-blocks") && ran.stderr.contains("1 warning, and --strict"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.stdout, "");
+    let keys = |report: &Value| report.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (lax, strict) = (&["validate", "-o", "json"][..], &["validate", "-o", "json", "--strict"][..]);
+    let (valid, report) = (doubtful.run(lax).expect(0).json(), doubtful.run(strict).expect(3).json());
+    assert_eq!((&valid["valid"], &report["valid"]), (&json!(true), &json!(false)));
+    assert_eq!((keys(&valid), &valid["findings"]), (keys(&report), &report["findings"]));
+    // A remark is not a warning.
+    let remark = reserving("");
+    assert_eq!(remark.run(strict).expect(0).json()["findings"][0]["severity"], "info");
+    remark.run(&["validate", "--strict"]).expect(0);
+    let faulty = folder(&[pool("a", "{}")], &[]);
+    assert!(faulty.run(&["validate", "--strict"]).expect(3).stderr.contains("the files are invalid"));
+}
+
+#[test]
 fn a_pin_for_a_service_that_is_nearly_another_one() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop", "uid": "u",
         "resourceVersion": "5"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
