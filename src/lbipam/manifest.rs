@@ -289,6 +289,17 @@ impl AddressPoolSpec {
         Ok((spec, if self.blocks.is_empty() { Translation::None } else { Translation::BlocksToCidrs }))
     }
 
+    /// The same for an operator of these rules, left as it stands where such an operator reads every field of it.
+    ///
+    /// # Errors
+    /// Something that this version cannot express.
+    pub fn readable(&self, rules: &LbRules) -> Result<(AddressPoolSpec, Translation), NotRead> {
+        match rules.reads_cidrs() && rules.reads_blocks() {
+            true => Ok((self.clone(), Translation::None)),
+            false => self.translated(rules),
+        }
+    }
+
     /// Whether both mean the same to the API server and an operator of these rules, however they are spelled.
     pub fn means_the_same(&self, other: &AddressPoolSpec, rules: &LbRules) -> bool {
         let ranges = |blocks: &[AddressBlock]| -> Option<BTreeSet<AddressRange>> {

@@ -184,7 +184,7 @@ impl AddressPoolChange {
     /// Why, and what is worth knowing of it.
     fn reason(&self) -> String {
         let why = match self.action {
-            PoolAction::Create => "in the files, and not in the cluster".to_owned(),
+            PoolAction::Create if self.origin.is_some() => "in the files, and not in the cluster".to_owned(),
             PoolAction::Update => match self.author.as_ref() {
                 Some((manager, time)) if manager != FIELD_MANAGER => {
                     format!("differs from the files; last written by {manager} at {time}")
@@ -195,7 +195,7 @@ impl AddressPoolChange {
             PoolAction::Delete if self.origin.is_none() && self.after.is_none() => {
                 "ours, and not in the files".to_owned()
             }
-            PoolAction::Restore | PoolAction::Delete => "undoes an earlier apply".to_owned(),
+            PoolAction::Create | PoolAction::Restore | PoolAction::Delete => "undoes an earlier apply".to_owned(),
         };
         why + match self.translation {
             Translation::None => "",

@@ -6,7 +6,7 @@ use super::document::{ChangeDocument, Intent, PlanDocument};
 use super::document_edit::EditDocument;
 use super::{Change, Plan, ServiceEffectDocument, Target, effects};
 use super::{document_pod_pools, lb, pairs};
-use crate::model::NodeName;
+use crate::model::{NodeName, OWNER_LABEL};
 use crate::observed::Observed;
 
 /// A saved plan against a fresh one.
@@ -29,6 +29,8 @@ pub enum Staleness {
 
 /// Compares change by change, so that a heartbeat, or a node that joined since, does not make a reviewed plan stale. When
 /// the meaning of the files has changed, further changes count as a difference too.
+///
+/// Of an undo plan, each fresh change is one that the saved plan asks for, or a difference: what is shown is what is done.
 pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
     let mut planned: BTreeMap<String, &Change> =
         fresh.changes.iter().map(|change| (change.target().to_string(), change)).collect();
@@ -36,6 +38,10 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     let mut differences = Vec::new();
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
+        let wanted = &match saved.intent {
+            Intent::Undo => lb::as_written_now(wanted, observed),
+            Intent::Files => wanted.clone(),
+        };
         let target = format!("{}/{}", wanted.kind, wanted.name);
         let now = planned.get(&target).copied();
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
@@ -45,13 +51,13 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
                 done += 1;
                 continue;
             }
-            None if saved.intent == Intent::Undo && is_gone(observed, wanted) => gone += 1,
-            None => differences.push(difference(wanted, now, fresh, observed)),
+            None if saved.intent == Intent::Undo && now.is_none() && is_gone(observed, wanted) => gone += 1,
+            None => differences.push(difference(saved.intent, wanted, now, fresh, observed)),
         }
         planned.remove(&target);
     }
     differences.extend(newly_lost(saved, &changes, observed));
-    if fresh.desired_digest != saved.source.digest {
+    if fresh.desired_digest != saved.source.digest || saved.intent == Intent::Undo {
         differences.extend(planned.values().map(|change| {
             let change = ChangeDocument::from(*change);
             format!(
@@ -156,7 +162,13 @@ fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     node.is_none_or(|node| node.uid != saved.guard.uid)
 }
 
-fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan, observed: &Observed) -> String {
+fn difference(
+    intent: Intent,
+    saved: &ChangeDocument,
+    now: Option<&Change>,
+    fresh: &Plan,
+    observed: &Observed,
+) -> String {
     let who = format!("{}/{}", saved.kind.escape_debug(), saved.name.escape_debug());
     let was = would(saved).escape_debug().to_string();
     if let Some(change) = now {
@@ -179,12 +191,27 @@ fn difference(saved: &ChangeDocument, now: Option<&Change>, fresh: &Plan, observ
     if fresh.unchanged.iter().any(is_of) {
         return format!("{who}: saved to {was}, but it is as the files say, in another way");
     }
-    let is_of_port = matches!(saved.edit, EditDocument::AddressPairs { .. });
-    if let Some(why) = pairs::unseen(observed).filter(|_| is_of_port) {
-        return format!("{who}: saved to {was}, but nobody knows what it is like: {why}");
+    format!("{who}: saved to {was}, but {}", obstacle(intent, saved, observed))
+}
+
+/// Why a change is neither planned afresh nor blocked.
+fn obstacle(intent: Intent, saved: &ChangeDocument, observed: &Observed) -> String {
+    let unseen = match saved.edit {
+        EditDocument::AddressPairs { .. } => pairs::unseen(observed),
+        _ => lb::unseen(observed, saved),
+    };
+    if let Some(why) = unseen {
+        return format!("its state is unknown: {why}");
     }
-    if !is_gone(observed, saved) {
-        return format!("{who}: saved to {was}, but it shows something else by now");
+    if is_gone(observed, saved) {
+        return "it is gone".to_owned();
     }
-    format!("{who}: saved to {was}, but it is gone")
+    let is_absent = lb::creates(saved) && !observed.address_pools.contains_key(&saved.name);
+    match (is_absent, intent) {
+        (false, _) => "it shows something else by now".to_owned(),
+        (true, Intent::Files) => "the files do not ask for it any more".to_owned(),
+        (true, Intent::Undo) => {
+            format!("it has no label {}={}, or a range that cannot be read", OWNER_LABEL.0, OWNER_LABEL.1)
+        }
+    }
 }

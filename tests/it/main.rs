@@ -20,6 +20,7 @@ mod lb;
 mod lb_apply;
 mod lb_edits;
 mod lb_files;
+mod lb_undo;
 mod living;
 mod lock;
 mod misplaced;

@@ -12,7 +12,7 @@ use super::foretell::Foretelling;
 use super::obstacle::LbObstacle;
 use super::{Effects, blocked, hidden};
 use crate::desired::Desired;
-use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, Translation};
+use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, NotRead, Translation};
 use crate::model::{AddressPoolName, Hazard, ServiceName};
 use crate::net::Address;
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
@@ -112,6 +112,11 @@ impl Undoing<'_> {
     ) -> Option<Result<Change, Blocked>> {
         let name: AddressPoolName = wanted.name.parse().ok()?;
         let seen = self.observed.address_pools.get(name.as_str());
+        let (to, translation) = match to.map(|to| readable(to, &self.rules)).transpose() {
+            Ok(to) => to.map_or((None, Translation::None), |(to, translation)| (Some(to), translation)),
+            Err(why) => return Some(Err(blocked(Target::AddressPool(name), LbObstacle::NotRead(why), None))),
+        };
+        let to = to.as_ref();
         let is_readable = |manifest: &AddressPoolManifest| {
             manifest.spec.cidrs.iter().chain(&manifest.spec.blocks).all(|block: &AddressBlock| block.range().is_some())
         };
@@ -120,7 +125,8 @@ impl Undoing<'_> {
             Some(seen) => seen.is_ours(),
             None => to.is_some_and(AddressPoolManifest::is_ours),
         };
-        if from == to || !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
+        let is_done = || is(seen, to, from, &self.rules);
+        if !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) || is_done() {
             return None;
         }
         let refused = to.and_then(|to| self.users.refuse(to, seen).err()).or_else(|| self.unreachable());
@@ -137,7 +143,7 @@ impl Undoing<'_> {
             api,
             before: from.cloned(),
             after: to.cloned(),
-            translation: Translation::None,
+            translation,
             author: None,
             hazard: hazard(from),
             guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
@@ -214,9 +220,27 @@ fn is(
         && seen.spec.means_the_same(&shown.spec, rules)
 }
 
+/// A manifest with its ranges in fields that the running Cilium reads.
+fn readable(manifest: &AddressPoolManifest, rules: &LbRules) -> Result<(AddressPoolManifest, Translation), NotRead> {
+    let (spec, translation) = manifest.spec.readable(rules)?;
+    Ok((AddressPoolManifest { spec, ..manifest.clone() }, translation))
+}
+
+/// A change of an undo plan as the running Cilium needs it: a pool in the API version that is served now, with its ranges in fields that are
+/// read now. An upgrade in between changes how a pool is written, and not what it gives.
+pub(in crate::plan) fn as_written_now(saved: &ChangeDocument, observed: &Observed) -> ChangeDocument {
+    let mut now = saved.clone();
+    if let (EditDocument::AddressPool(to), Some(api)) = (&mut now.edit, observed.address_pool_api()) {
+        api.as_str().clone_into(&mut now.write_path);
+        let readable = to.as_ref().and_then(|to| readable(to, &observed.lb_rules()).ok());
+        *to = readable.map(|(to, _)| to).or(to.take());
+    }
+    now
+}
+
 /// Whether what was planned is there.
 pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
-    if is_hidden(observed, saved) {
+    if unseen(observed, saved).is_some() {
         return false;
     }
     match (&saved.edit, saved.undo.as_ref()) {
@@ -234,15 +258,25 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
     }
 }
 
-/// What cannot be seen is neither there nor gone.
-fn is_hidden(observed: &Observed, saved: &ChangeDocument) -> bool {
-    let kind = if saved.kind == "Service" { ObservedKind::Service } else { ObservedKind::LoadBalancerPool };
-    hidden(observed, kind).is_some()
+/// Why the object of a change cannot be seen: then it is neither there nor gone.
+pub(in crate::plan) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<String> {
+    let kind = match saved.kind.as_str() {
+        "Service" => ObservedKind::Service,
+        "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
+        _ => return None,
+    };
+    hidden(observed, kind).map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
 }
 
-/// Whether there is nothing left to take back.
+/// Whether a change creates a pool, so that the pool's absence is what it needs.
+pub(in crate::plan) fn creates(saved: &ChangeDocument) -> bool {
+    matches!(saved.edit, EditDocument::AddressPool(Some(_)))
+        && !matches!(saved.undo, Some(EditDocument::AddressPool(Some(_))))
+}
+
+/// Whether the object that a change needs does not exist any more.
 pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
-    if is_hidden(observed, saved) {
+    if unseen(observed, saved).is_some() || creates(saved) {
         return false;
     }
     let service = || saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
