@@ -357,6 +357,22 @@ impl NodeChange {
         change
     }
 
+    /// Blocks that the written field comes to show and does not show yet. What it shows already the object itself records, under the
+    /// resourceVersion that guards the write.
+    pub fn new_blocks(&self) -> BTreeSet<Block> {
+        match (&self.edit, &self.undo) {
+            (Edit::NodeAnnotations { values }, Some(Edit::NodeAnnotations { values: shown })) => {
+                let is_new = |(key, block): &(&&str, &Option<Block>)| shown.get(**key) != Some(*block);
+                values.iter().filter(is_new).filter_map(|(_, block)| *block).collect()
+            }
+            (Edit::NodeAnnotations { .. }, _) => self.edit.blocks(),
+            (Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig(_), _) => {
+                let shown: BTreeSet<Block> = self.before.iter().copied().collect();
+                self.edit.blocks().difference(&shown).copied().collect()
+            }
+        }
+    }
+
     /// What keeps the write from landing late, as its claim names it: UID and guard of the object that is written.
     pub fn claim_guard(&self) -> (&str, ClaimGuard) {
         let version = |version: &ObjectVersion| ClaimGuard::Version(version.resource_version.clone());

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::change::{Change, NodeChange};
+use super::others::Claimed;
 use crate::claims::{Claim, ClaimGuard, Claims, Conflict};
-use crate::net::{Block, RangeIndex, overlapping_pairs};
+use crate::net::{Block, overlapping_pairs};
 
 /// The claims with those of these changes, and the changes, by their place, that must not be written because another node has a
 /// block of theirs. `claims` must be those in force; what changes free rests for `rest`, from before the write on, so that a kill in
@@ -20,8 +21,7 @@ pub fn claim_changes(
     let conflicts = conflicts(claims, changes);
     let mut claims = claims.clone();
     for (_, change) in nodes(changes).filter(|(index, _)| !conflicts.contains_key(index)) {
-        let blocks = change.edit.blocks();
-        for block in &blocks {
+        for block in &change.new_blocks() {
             let (uid, guard) = change.claim_guard();
             let is_creation = |claim: &Claim| claim.guard == ClaimGuard::Creation && claim.uid == change.guard.uid;
             // That creation may land still.
@@ -29,7 +29,7 @@ pub fn claim_changes(
                 claims.in_flight.insert(*block, Claim { node: change.node.clone(), uid: uid.to_owned(), guard });
             }
         }
-        for block in freed(change, &blocks) {
+        for block in freed(change, &change.edit.blocks()) {
             claims.rest(block, &change.node, now, rest);
         }
     }
@@ -44,29 +44,16 @@ fn nodes(changes: &[Change]) -> impl Iterator<Item = (usize, &NodeChange)> {
 /// Changes with a block that another node has, or that an earlier change gives to another node. A plan has none of them; but what a
 /// plan has is not what uniqueness may rest on.
 fn conflicts(claims: &Claims, changes: &[Change]) -> BTreeMap<usize, Conflict> {
-    let held = RangeIndex::new(claims.held().map(|(block, node)| (block.range(), node)));
-    let mut conflicts = BTreeMap::new();
-    let mut wanted = Vec::new();
-    for (index, change) in nodes(changes) {
-        for block in change.edit.blocks() {
-            wanted.push((block.range(), index));
-            let holder = held.overlapping(&block.range()).map(|(_, node)| *node).find(|node| **node != change.node);
-            // Of its own, one that is about to be written elsewhere: it ends when that object changes.
-            let is_elsewhere = |claim: &&Claim| {
-                let (uid, _) = change.claim_guard();
-                claim.guard != ClaimGuard::Creation && claim.uid != uid
-            };
-            let holder = holder.or_else(|| claims.in_flight.get(&block).filter(is_elsewhere).map(|claim| &claim.node));
-            if let Some(holder) = holder {
-                conflicts.insert(index, Conflict { block, holder: holder.clone() });
-            }
-        }
-    }
+    let claimed = Claimed::new(claims);
+    let conflict = |(index, change)| Some((index, claimed.conflict(change)?));
+    let mut conflicts: BTreeMap<usize, Conflict> = nodes(changes).filter_map(conflict).collect();
+    let ranges = |change: &NodeChange| change.new_blocks().into_iter().map(Block::range).collect::<Vec<_>>();
+    let wanted = nodes(changes).flat_map(|(index, change)| ranges(change).into_iter().map(move |range| (range, index)));
     for (first, second) in overlapping_pairs(wanted) {
         let (first, second) = (first.min(second), first.max(second));
         let (Some(first), Some(change)) = (changes[first].as_node(), changes[second].as_node()) else { continue };
         let holder = &first.node;
-        if let Some(block) = change.edit.blocks().first().filter(|_| *holder != change.node) {
+        if let Some(block) = change.new_blocks().first().filter(|_| *holder != change.node) {
             conflicts.insert(second, Conflict { block: *block, holder: holder.clone() });
         }
     }

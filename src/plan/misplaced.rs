@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use strum::{IntoStaticStr, VariantNames};
 
-use super::pins::Others;
+use super::others::Others;
 use crate::alloc::{PoolId, Supply};
 use crate::desired::{Desired, Pool};
 use crate::model::{NodeName, Origin, PoolName};

@@ -20,6 +20,7 @@ mod lb;
 mod limits;
 mod misplaced;
 mod node_change;
+mod others;
 mod overview;
 mod pairs;
 mod pairs_undo;

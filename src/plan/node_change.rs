@@ -6,7 +6,8 @@ use super::blocked::BlockedReason;
 use super::change::{Action, Edit, NodeChange, PassedOverPool, Reason, UnapprovedBlock};
 use super::drift;
 use super::misplaced::{Misplaced, MisplacedReason};
-use super::pins::{Others, PinOutcome};
+use super::others::{Others, Rival};
+use super::pins::PinOutcome;
 use super::undo;
 use super::write_path::{Paths, Route};
 use crate::alloc::{Assigned, Outcome, PassedOver, PoolId, Supply};
@@ -132,7 +133,7 @@ impl<'p> NodeChanges<'p> {
         let edit = self.paths.by_node_config(node, blocks)?;
         let (before, after) = before_and_after(node, held, &edit);
         let from = before.first().copied();
-        Ok(NodeChange {
+        self.refuse_conflicts(NodeChange {
             action: Action::Update,
             node: node.name.clone(),
             pool: Some(pinned.pool.clone()),
@@ -176,7 +177,6 @@ impl<'p> NodeChanges<'p> {
         if node.uid.is_empty() || node.resource_version.is_empty() {
             return Err(BlockedReason::NoIdentity);
         }
-        self.refuse_conflicts(node, held)?;
         let action = if source.is_some() { Action::Assign } else { Action::Update };
         let source = source.unwrap_or_else(|| self.source_of_held(held));
         let (before, after) = before_and_after(node, held, &edit);
@@ -185,37 +185,19 @@ impl<'p> NodeChanges<'p> {
         let Source { pool, origin, reason } = source;
         let undo = undo::inverse(node, &edit);
         let (node, needs_approval) = (node.name.clone(), Vec::new());
-        Ok(Some(NodeChange {
-            action,
-            node,
-            pool,
-            before,
-            after,
-            edit,
-            undo,
-            reason,
-            hazard,
-            guard,
-            origin,
-            needs_approval,
-        }))
+        let change =
+            NodeChange { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin, needs_approval };
+        self.refuse_conflicts(change).map(Some)
     }
 
-    /// A held block that nobody reads yet may be wrong: it becomes real by being written, so it must be free of others like a
-    /// new one.
-    fn refuse_conflicts(&self, node: &Node, held: &PerFamily<Holding>) -> Result<(), BlockedReason> {
-        for block in held.iter().filter(|holding| holding.reading == Reading::NotRead).map(|holding| holding.block) {
-            if let Some(other) = self.others.holder(block, &node.name) {
-                return Err(BlockedReason::HeldTwice(block, other.clone()));
-            }
-            if let Some(other) = self.others.claimant(block, &node.name) {
-                return Err(BlockedReason::SpokenFor(block, other.clone()));
-            }
-            if self.others.uses(block) {
-                return Err(BlockedReason::HeldNotFree(block));
-            }
+    /// What a node shows in one field may be wrong. A write makes it real, so it must be free of others like a new block.
+    fn refuse_conflicts(&self, change: NodeChange) -> Result<NodeChange, BlockedReason> {
+        match self.others.conflict(&change) {
+            None => Ok(change),
+            Some((block, Rival::Holder(other))) => Err(BlockedReason::HeldTwice(block, other)),
+            Some((block, Rival::Claimant(other))) => Err(BlockedReason::SpokenFor(block, other)),
+            Some((block, Rival::Foreign)) => Err(BlockedReason::HeldNotFree(block)),
         }
-        Ok(())
     }
 
     /// An agent that runs has its blocks already and does not look again; one that waits for its first takes it at once

@@ -13,7 +13,7 @@ use super::document_edit::EditDocument;
 use super::document_lb::hazard_text;
 use super::drift::{Drift, PairsDrift};
 use super::misplaced::{MisplacedReason, not_given};
-use super::pins::Others;
+use super::others::Others;
 use crate::check;
 use crate::desired::{AddressPairs, Desired, Pool};
 use crate::model::{Finding, Hazard, IpamMode, NodeName, ObjectRef, Rule, Severity};

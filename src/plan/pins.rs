@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::blocked::BlockedReason;
-use super::withheld::Withheld;
+use super::others::Others;
 use super::write_path::{Moving, moves_nodes};
-use crate::claims::Claims;
 use crate::desired::{Desired, Pin, PoolState};
 use crate::model::{NodeName, PerFamily};
-use crate::net::{Block, Range, RangeIndex};
+use crate::net::Block;
 use crate::observed::{FamilyUse, Holding, Observed, Reading};
 
 /// What a pin asks of its node.
@@ -20,39 +19,6 @@ pub(super) enum PinOutcome {
     Move(PerFamily<Block>),
     /// It cannot be, for now.
     Blocked(BlockedReason),
-}
-
-/// Answers who else uses an address.
-pub(super) struct Others<'o> {
-    claimed: RangeIndex<&'o NodeName>,
-    shown: RangeIndex<&'o NodeName>,
-    foreign: RangeIndex<()>,
-}
-
-impl<'o> Others<'o> {
-    pub(super) fn new(withheld: &Withheld<'o>, foreign: &[Range], claims: &'o Claims) -> Others<'o> {
-        let shown = withheld.shown.iter().map(|(node, range)| (*range, *node));
-        Others {
-            claimed: RangeIndex::new(claims.held().map(|(block, node)| (block.range(), node))),
-            shown: RangeIndex::new(shown),
-            foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))),
-        }
-    }
-
-    /// Another node that an overlapping block is claimed for, or after which one rests.
-    pub(super) fn claimant(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
-        self.claimed.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
-    }
-
-    /// Another node that shows an overlapping block.
-    pub(super) fn holder(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
-        self.shown.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
-    }
-
-    /// Whether something else than nodes uses a part of it.
-    pub(super) fn uses(&self, block: Block) -> bool {
-        self.foreign.overlapping(&block.range()).next().is_some()
-    }
 }
 
 pub(super) fn outcome(

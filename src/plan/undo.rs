@@ -7,7 +7,7 @@ use super::change::{Action, Change, Edit, NodeChange, Reason, Target, node_chang
 use super::document::{ChangeDocument, Intent, PlanDocument};
 use super::document_edit::EditDocument;
 use super::lb::{self, Effects};
-use super::pins::Others;
+use super::others::{Others, Rival};
 use super::withheld::Withheld;
 use super::{Plan, digest, pairs_undo};
 use crate::check;
@@ -87,17 +87,9 @@ impl Undoing<'_> {
             return None;
         }
         let given_back: Vec<Block> = steps().filter(|(from, _)| from.is_none()).filter_map(|(_, to)| to).collect();
-        let obstacle = if node.uid.is_empty() || node.resource_version.is_empty() {
-            Some(BlockedReason::NoIdentity)
-        } else {
-            given_back.iter().find_map(|block| self.obstacle(*block, node))
-        };
-        if let Some(reason) = obstacle {
-            return Some(Err(Blocked { target: Target::Node(node.name.clone()), reason, origin: None }));
-        }
         let (before, after) = (blocks(&from), blocks(&to));
         let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
-        Some(Ok(NodeChange {
+        let change = NodeChange {
             action: action(&before, &after),
             node: node.name.clone(),
             // As it was when the undo plan was made: the files may have other pools by now.
@@ -111,7 +103,20 @@ impl Undoing<'_> {
             guard,
             origin: None,
             needs_approval: Vec::new(),
-        }))
+        };
+        let obstacle = match change.guard.is_known() {
+            true => self.conflict(&change).or_else(|| given_back.iter().find_map(|block| self.obstacle(*block, node))),
+            false => Some(BlockedReason::NoIdentity),
+        };
+        let blocked = |reason| Blocked { target: Target::Node(node.name.clone()), reason, origin: None };
+        Some(obstacle.map_or(Ok(change), |reason| Err(blocked(reason))))
+    }
+
+    fn conflict(&self, change: &NodeChange) -> Option<BlockedReason> {
+        self.others.conflict(change).map(|(block, rival)| match rival {
+            Rival::Claimant(other) => BlockedReason::SpokenFor(block, other),
+            Rival::Holder(_) | Rival::Foreign => BlockedReason::CannotBeGivenBack(block),
+        })
     }
 
     /// What is taken from nodes, or was when an undo was interrupted.
@@ -126,11 +131,8 @@ impl Undoing<'_> {
         saved.changes.iter().filter(|wanted| wanted.kind == "Node").filter_map(of_node).collect()
     }
 
-    /// Why a block may not be given back: somebody else has it by now, or the files would not give it.
+    /// Why the files would not give a block back.
     fn obstacle(&self, block: Block, node: &Node) -> Option<BlockedReason> {
-        if let Some(other) = self.others.claimant(block, &node.name) {
-            return Some(BlockedReason::SpokenFor(block, other.clone()));
-        }
         if let Some(trouble) = check::neutron_trouble(self.desired, self.observed) {
             return Some(BlockedReason::NeutronUnknown(Box::new(trouble)));
         }
@@ -140,9 +142,8 @@ impl Undoing<'_> {
             let is_reserved = pool.reserved.iter().any(|range| range.overlaps(&block.range()));
             pool.contains(block) && pool.block_size.get(block.family()) == Some(&block.size()) && !is_reserved
         };
-        let is_free = self.others.holder(block, &node.name).is_none() && !self.others.uses(block) && !is_pinned;
         let is_given = self.desired.pools.values().any(gives);
-        (!is_free || !is_given).then_some(BlockedReason::CannotBeGivenBack(block))
+        (is_pinned || !is_given).then_some(BlockedReason::CannotBeGivenBack(block))
     }
 }
 

@@ -90,3 +90,70 @@ fn what_is_not_understood_stops_everything() {
         assert!(ran.stderr.contains("configmaps `cilium-ipam-claims` cannot be read"), "{text}: {}", ran.stderr);
     }
 }
+
+const DUAL_STACK: &str = "{cidrs: [10.20.0.0/24, \"fd00:20::/48\"], blockSize: {ipv4: 26, ipv6: 64}}";
+const OPEN: &str = r#""ipam":"kubernetes","annotate-k8s-node":"true","enable-ipv6":"true""#;
+
+/// A dual-stack pool, these items, and claims.
+fn dual_stack(settings: &str, claims: &str, items: &[String]) -> Folder {
+    let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims",
+        "namespace": "kube-system", "uid": "c", "resourceVersion": "5"}, "data": {"claims.json": claims}});
+    let items = [&[map.to_string()], items].concat();
+    Folder::new(&[("cluster.json", &cluster("1.19.3", settings, &items)), ("pools/a.yaml", &pool("a", DUAL_STACK))])
+}
+
+/// A node whose agent takes this block from its annotation.
+fn annotated(name: &str, block: &str) -> String {
+    let annotation = format!(r#""annotations":{{"network.cilium.io/ipv4-pod-cidr":"{block}"}},"labels""#);
+    node(name, "a", "").replacen("\"labels\"", &annotation, 1)
+}
+
+fn cilium_node(name: &str, blocks: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{{"name":"{name}","uid":"cilium-{name}","resourceVersion":"7"}},"spec":{{"ipam":{{"podCIDRs":[{blocks}]}}}}}}"#
+    )
+}
+
+/// What is shown as blocked is not tried, and the rest is applied.
+fn applied(folder: &Folder) -> serde_json::Value {
+    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--waive", "disruptive-percent", "-o", "json"];
+    folder.run(&words).expect(0).json()
+}
+
+#[test]
+fn a_held_block_that_rests_after_another_node_is_not_copied_into_spec() {
+    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.20.0.64/26","node":"n4","free_at":"2999-01-01T00:00:00Z"}]}"#;
+    let folder = dual_stack(OPEN, resting, &[annotated("n5", "10.20.0.64/26"), node("n6", "a", "")]);
+    let blocked = "10.20.0.64/26 is claimed for node n4 by an apply that has not finished, or rests after that node";
+    assert_eq!(planned(&folder), [pair("n6", "10.20.0.0/26"), pair("n5", blocked)]);
+    assert_eq!(applied(&folder)["not_applied"], serde_json::json!([]));
+}
+
+#[test]
+fn a_held_block_that_two_nodes_show_is_not_copied_into_spec() {
+    let items = [annotated("n5", "10.20.0.64/26"), node("n6", "a", ""), cilium_node("n6", "\"10.20.0.64/26\"")];
+    let folder = dual_stack(OPEN, r#"{"format_version":"1.0"}"#, &items);
+    let shows = |other: &str| format!("it shows 10.20.0.64/26, which node {other} shows too");
+    assert_eq!(planned(&folder), [pair("n5", &shows("n6")), pair("n6", &shows("n5"))]);
+}
+
+#[test]
+fn what_its_cilium_node_shows_already_keeps_no_node_from_its_other_family() {
+    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.20.0.64/26","node":"n4","free_at":"2999-01-01T00:00:00Z"}]}"#;
+    let operator = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}}}"#;
+    let shown = "\"10.20.0.64/26\"";
+    let items = [operator.to_owned(), node("n5", "a", ""), cilium_node("n5", shown)];
+    let items = [&items[..], &[node("n6", "a", ""), cilium_node("n6", shown)]].concat();
+    let folder = dual_stack(r#""ipam":"cluster-pool","enable-ipv6":"true""#, resting, &items);
+    let done = applied(&folder);
+    assert_eq!((done["applied"].as_array().unwrap().len(), &done["not_applied"]), (2, &serde_json::json!([])));
+}
+
+#[test]
+fn a_claim_for_another_object_of_the_same_node_is_waited_for() {
+    let claims = claim("10.20.0.0/26", "n1", "cilium-n1", "7");
+    let folder = dual_stack(OPEN, &claims, &[node("n1", "a", ""), cilium_node("n1", "")]);
+    let [(name, reason)] = &planned(&folder)[..] else { panic!("{:?}", planned(&folder)) };
+    assert!(name == "n1" && reason.contains("10.20.0.0/26 is claimed for node n1"), "{reason}");
+    assert_eq!(applied(&folder)["not_applied"], serde_json::json!([]));
+}

@@ -1,0 +1,321 @@
+//! Whatever a plan shows as a change, an apply of it on the same world carries out; and so for the plan that takes it back.
+//!
+//! The worlds have what a plan and the claims could judge differently: blocks in every field that shows one, two families, claims and
+//! resting blocks of any node, and each write path of single nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+
+use cilium_ipam::apply::{Outcome, Stop};
+use cilium_ipam::cluster::{FileCluster, Opening};
+use cilium_ipam::desired::{Documents, SourceFile};
+use cilium_ipam::plan::{Change, Plan, PlanDocument, Staleness, still_wanted};
+use cilium_ipam::run::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand};
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+use super::support::{Folder, cluster, pin, pool};
+
+/// Blocks of each family that pools have.
+const BLOCKS: u8 = 8;
+/// One that reaches over two of them, which nodes may show.
+const WIDE: u8 = BLOCKS;
+const NODES: usize = 6;
+
+/// What a field shows of each family, by the number of the block.
+type Shown = (Option<u8>, Option<u8>);
+
+#[derive(Clone, Debug)]
+struct NodeState {
+    spec: Shown,
+    newer: Shown,
+    older: Shown,
+    cilium_node: Option<(Shown, Owner)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Node,
+    Predecessor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    ForNode,
+    ForNodeBefore,
+    ForCiliumNode,
+    ForCreation,
+    ForPredecessor,
+    Resting,
+    Rested,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Spec {
+        annotate: bool,
+    },
+    Annotation,
+    OldAnnotation,
+    NodeConfig,
+    /// Cilium's operator leaves blocks to others.
+    ClusterPool,
+    /// It hands them out itself, and a person asks for the path by its name.
+    BesideOperator,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    mode: Mode,
+    pool_has_ipv6: bool,
+    nodes: Vec<NodeState>,
+    /// By the number of the block and its family (`true` is IPv6): the node, and what it is to it.
+    spoken: BTreeMap<(u8, bool), (usize, Spoken)>,
+    /// Node and IPv4 block.
+    pins: BTreeMap<usize, u8>,
+    excluded: BTreeSet<u8>,
+}
+
+fn ipv4(number: u8) -> String {
+    match number {
+        WIDE => "10.0.0.0/25".to_owned(),
+        _ => format!("10.0.{}.{}/26", number / 4, number % 4 * 64),
+    }
+}
+
+fn ipv6(number: u8) -> String {
+    match number {
+        WIDE => "fd00::/63".to_owned(),
+        _ => format!("fd00:0:0:{number}::/64"),
+    }
+}
+
+fn block((number, is_ipv6): (u8, bool)) -> String {
+    if is_ipv6 { ipv6(number) } else { ipv4(number) }
+}
+
+fn texts((first, second): Shown) -> Vec<String> {
+    first.map(ipv4).into_iter().chain(second.map(ipv6)).collect()
+}
+
+fn name(node: usize) -> String {
+    format!("n{node}")
+}
+
+impl World {
+    fn files(&self) -> Loaded {
+        let path = match self.mode {
+            Mode::Spec { .. } | Mode::ClusterPool => "auto",
+            Mode::Annotation | Mode::OldAnnotation => "node-annotation",
+            Mode::NodeConfig => "node-config",
+            Mode::BesideOperator => "cilium-node",
+        };
+        let excluded: Vec<String> = self.excluded.iter().map(|number| ipv4(*number)).collect();
+        let policy = format!(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, excluded: [{}], limits: {{disruptive: {{percent: 100}}}}}}\n",
+            excluded.join(", ")
+        );
+        let spec = match self.pool_has_ipv6 {
+            true => "{cidrs: [10.0.0.0/23, \"fd00::/61\"], blockSize: {ipv4: 26, ipv6: 64}}",
+            false => "{cidrs: [10.0.0.0/23], blockSize: 26}",
+        };
+        let pins = self.pins.iter().map(|(node, number)| pin(&name(*node), &ipv4(*number)));
+        let text = [policy, pool("a", spec)].into_iter().chain(pins).collect::<Vec<_>>().join("---\n");
+        understand(Documents { files: vec![SourceFile { path: "pools.yaml".into(), text: text.into() }] }, Vec::new())
+    }
+
+    fn objects(&self) -> String {
+        let annotate = matches!(self.mode, Mode::Spec { annotate: true } | Mode::Annotation);
+        let is_cluster_pool = matches!(self.mode, Mode::ClusterPool | Mode::BesideOperator);
+        let mode = if is_cluster_pool { "cluster-pool" } else { "kubernetes" };
+        let settings = format!(
+            r#""ipam":"{mode}","annotate-k8s-node":"{annotate}","enable-ipv6":"{}","cluster-pool-ipv4-cidr":"10.0.0.0/23","cluster-pool-ipv4-mask-size":"26","cluster-pool-ipv6-cidr":"fd00::/61","cluster-pool-ipv6-mask-size":"64""#,
+            self.pool_has_ipv6
+        );
+        let version = if self.mode == Mode::OldAnnotation { "1.12.3" } else { "1.19.3" };
+        let mut items = vec![self.operator(), self.claims()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            items.push(node.node(index));
+            items.extend(node.cilium_node(index));
+        }
+        cluster(version, &settings, &items)
+    }
+
+    fn operator(&self) -> String {
+        let mode = if self.mode == Mode::BesideOperator { "cluster-pool" } else { "kubernetes" };
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cilium-operator", "namespace": "kube-system",
+            "labels": {"io.cilium/app": "operator"}}, "spec": {"replicas": 1, "template": {"spec": {"containers":
+            [{"name": "cilium-operator", "args": [format!("--ipam={mode}")]}]}}}, "status": {}})
+        .to_string()
+    }
+
+    fn claims(&self) -> String {
+        let (mut claims, mut resting) = (Vec::new(), Vec::new());
+        for (spoken_block, (node, spoken)) in &self.spoken {
+            let (block, node) = (block(*spoken_block), name(*node));
+            let claim = |uid: &str, version: &str| {
+                let uid = format!("{uid}-{node}");
+                json!({"block": block, "node": node, "uid": uid, "resource_version": version})
+            };
+            let rest = |until: &str| json!({"block": block, "node": node, "free_at": until});
+            match spoken {
+                Spoken::ForNode => claims.push(claim("uid", "7")),
+                Spoken::ForNodeBefore => claims.push(claim("uid", "6")),
+                Spoken::ForCiliumNode => claims.push(claim("cilium", "7")),
+                Spoken::ForCreation => {
+                    claims.push(json!({"block": block, "node": node, "uid": format!("uid-{node}")}));
+                }
+                Spoken::ForPredecessor => claims.push(claim("older", "7")),
+                Spoken::Resting => resting.push(rest("2999-01-01T00:00:00Z")),
+                Spoken::Rested => resting.push(rest("2020-01-01T00:00:00Z")),
+            }
+        }
+        let text = json!({"format_version": "1.0", "claims": claims, "resting": resting}).to_string();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system",
+            "uid": "c", "resourceVersion": "5"}, "data": {"claims.json": text}})
+        .to_string()
+    }
+}
+
+impl NodeState {
+    fn node(&self, index: usize) -> String {
+        let name = name(index);
+        let mut annotations = Map::new();
+        for ((first, second), keys) in [
+            (self.newer, ["network.cilium.io/ipv4-pod-cidr", "network.cilium.io/ipv6-pod-cidr"]),
+            (self.older, ["io.cilium.network.ipv4-pod-cidr", "io.cilium.network.ipv6-pod-cidr"]),
+        ] {
+            annotations.extend(first.map(|number| (keys[0].to_owned(), json!(ipv4(number)))));
+            annotations.extend(second.map(|number| (keys[1].to_owned(), json!(ipv6(number)))));
+        }
+        let blocks = texts(self.spec);
+        let spec = blocks.first().map_or(json!({}), |first| json!({"podCIDR": first, "podCIDRs": blocks}));
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"kubernetes.io/hostname": name}, "annotations": annotations},
+            "spec": spec})
+        .to_string()
+    }
+
+    fn cilium_node(&self, index: usize) -> Option<String> {
+        let (shown, owner) = self.cilium_node?;
+        let name = name(index);
+        let mut metadata = json!({"name": name, "uid": format!("cilium-{name}"), "resourceVersion": "7"});
+        let uid = match owner {
+            Owner::Nobody => None,
+            Owner::Node => Some(format!("uid-{name}")),
+            Owner::Predecessor => Some(format!("older-{name}")),
+        };
+        if let Some(uid) = uid {
+            metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]);
+        }
+        let spec = json!({"ipam": {"podCIDRs": texts(shown)}});
+        Some(
+            json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata, "spec": spec}).to_string(),
+        )
+    }
+}
+
+fn shown() -> impl Strategy<Value = Shown> {
+    let number = || prop_oneof![6 => Just(None), 3 => (0..BLOCKS).prop_map(Some), 1 => Just(Some(WIDE))];
+    (number(), number())
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    let owners = prop::sample::select(vec![Owner::Nobody, Owner::Node, Owner::Predecessor]);
+    let node = (shown(), shown(), shown(), prop::option::of((shown(), owners)));
+    let node = node.prop_map(|(spec, newer, older, cilium_node)| NodeState { spec, newer, older, cilium_node });
+    let modes = prop::sample::select(vec![
+        Mode::Spec { annotate: false },
+        Mode::Spec { annotate: true },
+        Mode::Annotation,
+        Mode::OldAnnotation,
+        Mode::NodeConfig,
+        Mode::ClusterPool,
+        Mode::BesideOperator,
+    ]);
+    let spoken = prop::sample::select(vec![
+        Spoken::ForNode,
+        Spoken::ForNodeBefore,
+        Spoken::ForCiliumNode,
+        Spoken::ForCreation,
+        Spoken::ForPredecessor,
+        Spoken::Resting,
+        Spoken::Rested,
+    ]);
+    // Of one node more than there are: it is gone.
+    let spoken = prop::collection::btree_map((0..BLOCKS, any::<bool>()), (0..=NODES, spoken), 0..6);
+    let pins = prop::collection::btree_map(0..NODES, 0..BLOCKS, 0..3);
+    let excluded = prop::collection::btree_set(0..BLOCKS, 0..2);
+    let parts = (modes, any::<bool>(), prop::collection::vec(node, 1..=NODES), spoken, pins, excluded);
+    parts.prop_map(|(mode, pool_has_ipv6, nodes, spoken, pins, excluded)| World {
+        mode,
+        pool_has_ipv6,
+        nodes,
+        spoken,
+        pins,
+        excluded,
+    })
+}
+
+/// An apply with nobody beside it.
+struct Run {
+    plan: Plan,
+    changes: Vec<Change>,
+    undo: PlanDocument,
+    /// What was not applied, and why.
+    left: Vec<String>,
+}
+
+/// Plans and applies what the files ask for, or what an undo plan takes back.
+fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Without a lock: programs that other tests start at this moment would inherit it until they run.
+    let cluster = FileCluster::open(&folder.join("cluster.json"), Opening::Read).unwrap();
+    let waivers = BTreeSet::new();
+    let job = Job::saved(loaded, saved, &waivers);
+    let (observed, plan) = runtime.block_on(observe_and_plan(&cluster, &job)).unwrap();
+    let changes = match saved.map(|saved| still_wanted(saved, &plan, &observed)) {
+        Some(Staleness::Current { changes, .. }) => changes,
+        Some(Staleness::Stale(_)) => Vec::new(),
+        None => plan.changes.clone(),
+    };
+    let undo = PlanDocument::undoing(&changes.iter().collect::<Vec<_>>(), "pools", &loaded.desired, &observed);
+    let stop = Stop::default();
+    let parallelism = NonZeroUsize::MIN;
+    let lost_races = LostRaces::PlannedAgain;
+    let mut sending = Sending { batch: parallelism, parallelism, lost_races, stop: &stop, on_event: &mut |_| {} };
+    let sent = apply_until_settled(&cluster, &job, observed, changes.clone(), &mut sending);
+    let (applied, failure) = runtime.block_on(sent);
+    let left = applied.outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Applied);
+    let left = left.map(|(change, outcome)| format!("{}: {outcome:?}", change.target()));
+    let left = left.chain(failure.map(|error| error.to_string())).collect();
+    Run { plan, changes, undo, left }
+}
+
+/// `cargo xtask prove properties` asks for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_a_plan_shows_is_applied_and_so_is_its_undo(world in worlds()) {
+        let loaded = world.files();
+        if loaded.has_errors() {
+            return Ok(());
+        }
+        let folder = Folder::new(&[("cluster.json", &world.objects())]);
+        let first = apply(&folder, &loaded, None);
+        prop_assert_eq!(first.left, Vec::<String>::new());
+        prop_assert_eq!(first.plan.changes, first.changes);
+        // Writes end claims, so there may be more to give.
+        let again = apply(&folder, &loaded, None);
+        prop_assert_eq!(again.left, Vec::<String>::new());
+        let undone = apply(&folder, &loaded, Some(&first.undo));
+        prop_assert_eq!(undone.left, Vec::<String>::new());
+        prop_assert_eq!(undone.plan.changes, undone.changes, "what an undo plan shows is what it does");
+    }
+}
