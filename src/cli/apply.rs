@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::apply_report::{failure_of, report, summary};
 use super::failure::Failure;
 use super::files::Revision;
+use super::plan_file::{self, Expectation};
 use super::progress::Progress;
 use super::rails::Rails;
 use super::target::Target;
@@ -50,6 +51,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     undo_out: Option<PathBuf>,
     #[command(flatten)]
+    expectation: Expectation,
+    #[command(flatten)]
     rails: Rails,
     /// Form of the result.
     #[arg(long, short, value_enum, default_value = "human")]
@@ -58,14 +61,15 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let saved = saved_plan(&arguments.what)?;
+    arguments.expectation.check_directory(saved.as_ref())?;
+    if let Some(saved) = &saved {
+        arguments.expectation.check_digest(saved)?;
+        output::talk(&plan_file::introduction(&arguments.what, saved));
+    }
     let location = arguments.location(saved.as_ref())?;
     if saved.as_ref().is_some_and(|saved| saved.intent == Intent::Files) && arguments.rails.has_waivers() {
         let message = "a saved plan names its waivers itself; plan again with --waive".to_owned();
         return Err(Failure::Failed(message));
-    }
-    if let (Some(_), Some(commit)) = (&saved, &location.revision) {
-        let directory = location.directory.display();
-        output::warn(&format!("files of `{directory}`, from where you are, at commit {}", printable(commit)));
     }
     let mut loaded = load_valid(&location, common)?;
     arguments.rails.amend(&mut loaded.desired.policy);
@@ -166,14 +170,11 @@ fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
     if !what.is_file() && !is_json {
         return Ok(None);
     }
-    let fault =
-        |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be applied: {error}", what.display()));
-    let text = std::fs::read_to_string(what).map_err(|error| fault(&error))?;
     let is_yaml = what.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    if is_yaml && !text.trim_start().starts_with('{') {
+    if is_yaml && std::fs::read_to_string(what).is_ok_and(|text| !text.trim_start().starts_with('{')) {
         return Ok(None);
     }
-    PlanDocument::parse(&text).map(Some).map_err(|error| fault(&error))
+    plan_file::read(what).map(Some)
 }
 
 fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Result<Vec<Change>, Failure> {
@@ -228,7 +229,9 @@ async fn approved_changes(
     let document = PlanDocument::new(&plan, &directory.to_string_lossy()).of_revision(job.loaded.revision.clone());
     output::talk(&diagnostics(&plan.findings, &job.loaded.documents, common.detail()));
     output::talk(&human(&document, common.detail()));
-    if plan.changes.is_empty() || arguments.auto_approve || !document.refusals.is_empty() {
+    arguments.expectation.check_digest(&document)?;
+    let is_approved = arguments.auto_approve || arguments.expectation.names_the_plan();
+    if plan.changes.is_empty() || is_approved || !document.refusals.is_empty() {
         return Ok(plan.changes);
     }
     if common.no_input || !std::io::stdin().is_terminal() {

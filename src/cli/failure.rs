@@ -23,6 +23,8 @@ pub(super) enum Failure {
     Stale(Vec<String>),
     /// An undo plan no longer fits; the differences.
     StaleUndo(Vec<String>),
+    /// It is not the plan that a person expects.
+    Unexpected(String),
     /// Limits or protections speak against it.
     Refused(Vec<RefusalDocument>),
     /// Another process holds the lock, or was faster with every change.
@@ -83,6 +85,11 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
             4,
             stale("undo", &differences),
             "what it lists has changed since; take it back by hand, or plan from the files",
+        ),
+        Err(Failure::Unexpected(what)) => (
+            4,
+            format!("{what}; nothing was written"),
+            "look at it with `cilium-ipam show FILE`, or plan again and review it",
         ),
         Err(Failure::Refused(refusals)) => {
             let line = |refusal: &RefusalDocument| format!("\n  {}\n    {}", refusal.message, refusal.help);

@@ -12,6 +12,7 @@ mod openstack;
 mod operator;
 mod output;
 mod plan;
+mod plan_file;
 mod progress;
 mod rails;
 mod reading;
@@ -41,7 +42,7 @@ use target::Target;
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 ///
 /// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode) or findings (doctor), 3 the files are invalid (validate --strict: or have warnings), 4 the saved plan is
-/// stale, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in part, 8 the cluster could not be read.
+/// stale or not the expected one, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in part, 8 the cluster could not be read.
 #[derive(Debug, Parser)]
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
 struct Arguments {

@@ -105,7 +105,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         } else {
             "It is refused as it is, so `apply` will not take it.".to_owned()
         };
-        output::warn(&format!("\nSaved. {next}"));
+        output::warn(&format!("\nSaved. {next}\ndigest: {}", document.digest));
     }
     Ok(if arguments.fails(&document) { Reached::ChangesPending } else { Reached::Done })
 }

@@ -21,7 +21,7 @@ impl PlanDocument {
     /// The same, made from the files as this commit has them.
     pub fn of_revision(mut self, revision: Option<String>) -> PlanDocument {
         self.source.revision = revision;
-        self
+        self.sealed()
     }
 }
 

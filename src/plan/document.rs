@@ -24,7 +24,8 @@ pub struct PlanDocument {
     /// What it is made from.
     #[serde(default)]
     pub intent: Intent,
-    /// SHA-256 over the changes and waivers, without what may differ harmlessly: resourceVersions, places, reasons.
+    /// SHA-256 over all that decides what an apply of it does: the changes, the waivers, and which files it is from, as `source` names them.
+    /// What may differ harmlessly is left out: resourceVersions, places, reasons.
     pub digest: String,
     /// The files that it was made from.
     pub source: SourceDocument,
@@ -188,7 +189,9 @@ pub enum PlanFileError {
     #[error("it has format version {0}, and this program reads {FORMAT_VERSION}")]
     Version(String),
     /// Changed after it was saved.
-    #[error("its changes do not match its digest: it was edited or cut off after it was saved")]
+    #[error(
+        "its contents do not match its digest: it was edited or cut off after it was saved, or another version saved it"
+    )]
     Digest,
     /// No plan changes one object twice.
     #[error("it changes `{0}` twice, which no plan does")]
@@ -250,6 +253,8 @@ impl PlanDocument {
             Intent::Files => String::new(),
             Intent::Undo => "undo\n".to_owned(),
         };
+        let SourceDocument { directory, revision, digest } = &self.source;
+        text.push_str(&format!("source {:?}\n", (directory, revision, digest)));
         for waiver in &self.waivers {
             text.push_str(&format!("waiver {waiver:?}\n"));
         }

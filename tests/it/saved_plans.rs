@@ -92,7 +92,7 @@ fn edited_and_foreign_files_are_refused() {
     assert!(apply(&folder, 1).contains("format version 2.0"));
     folder.write(
         "plan.json",
-        plan.replace("\"format_version\": \"1.6\",", "\"format_version\": \"1.7\", \"novelty\": 1,"),
+        plan.replace("\"format_version\": \"1.6\",", "\"format_version\": \"1.9\", \"novelty\": 1,"),
     );
     apply(&folder, 0);
     folder.write("plan.json", &plan[..plan.len() / 2]);
@@ -122,4 +122,78 @@ fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
     let forged = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string()).unwrap();
     folder.write("plan.json", serde_json::to_string(&forged).unwrap());
     assert!(apply(&folder, 1).contains("it changes `n` twice"));
+}
+
+/// A plan of `pools` for one node, with the digest that `plan` printed.
+fn reviewed() -> (Folder, String) {
+    let items = [node("n", "a", "")];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
+        ("pools/a.yaml", &pool("a", POOL)),
+        ("others/a.yaml", &pool("a", POOL)),
+    ]);
+    let said = folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0).stderr;
+    let digest = said.lines().find_map(|line| line.strip_prefix("digest: ")).unwrap().to_owned();
+    assert_eq!(digest.len(), 64, "{said}");
+    (folder, digest)
+}
+
+fn expecting(folder: &Folder, digest: &str, more: &[&str], code: i32) -> String {
+    let before = folder.read("cluster.json");
+    let words = ["apply", "plan.json", "--cluster", "cluster.json", "--expect-digest", digest];
+    let ran = folder.run(&[&words[..], more].concat()).expect(code);
+    if code != 0 {
+        assert_eq!(folder.read("cluster.json"), before, "nothing may be written");
+    }
+    ran.stderr
+}
+
+#[test]
+fn an_expected_digest_lets_no_other_plan_through() {
+    let (folder, digest) = reviewed();
+    let plan = folder.read("plan.json");
+    // An attacker who replaces the file makes its own digest fit.
+    for (place, value) in [
+        ("/source/directory", serde_json::json!("others")),
+        ("/source/revision", serde_json::json!("0123")),
+        ("/source/digest", serde_json::json!("0123")),
+        ("/waivers", serde_json::json!(["release-percent"])),
+        ("/changes", serde_json::json!([])),
+        ("/intent", serde_json::json!("undo")),
+    ] {
+        let mut forged: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        forged["source"]["revision"] = serde_json::Value::Null;
+        *forged.pointer_mut(place).unwrap() = value;
+        let forged = cilium_ipam::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
+        folder.write("plan.json", serde_json::to_string(&forged).unwrap());
+        let said = expecting(&folder, &digest, &[], 4);
+        assert!(said.contains(&digest) && said.contains(&forged.digest), "{place}: {said}");
+    }
+    folder.write("plan.json", &plan);
+    assert!(expecting(&folder, &digest[..15], &[], 1).contains("expected 16 to 64 hexadecimal digits"));
+    expecting(&folder, &digest[..16].to_uppercase(), &[], 0);
+    expecting(&folder, &digest, &[], 0);
+}
+
+#[test]
+fn what_a_saved_plan_chooses_is_shown_first_and_its_directory_can_be_pinned() {
+    let (folder, digest) = reviewed();
+    let shown = expecting(&folder, &digest, &["--directory", "./pools"], 0);
+    let introduction = format!("saved plan plan.json\n  directory  pools\n  waivers    none\n  digest     {digest}\n");
+    assert!(shown.starts_with(&introduction), "{shown}");
+    let refused = expecting(&folder, &digest, &["--directory", "others"], 4);
+    assert!(refused.contains("was made from `pools`, and --directory asks for `others`"), "{refused}");
+    let words = ["apply", "pools", "--directory", "pools", "--cluster", "cluster.json", "--auto-approve"];
+    folder.run(&words).expect(1);
+}
+
+#[test]
+fn a_plan_that_is_made_anew_is_applied_without_asking_if_it_is_the_expected_one() {
+    let (folder, digest) = reviewed();
+    let words = ["apply", "--cluster", "cluster.json", "--expect-digest"];
+    let other = folder.run(&[&words[..], &["0123456789abcdef"]].concat()).expect(4).stderr;
+    assert!(other.contains(&digest), "{other}");
+    assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
+    folder.run(&[&words[..], &[&digest]].concat()).expect(0);
+    assert!(folder.read("cluster.json").contains("10.20.0.0/24"));
 }

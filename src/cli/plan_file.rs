@@ -1,0 +1,133 @@
+//! Plan files: read, held against what a person expects of them, and introduced before they are used.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::failure::Failure;
+use crate::plan::{Intent, PlanDocument};
+use crate::render::{Paint, printable};
+
+/// What a plan must be to be applied.
+#[derive(Debug, clap::Args)]
+pub(super) struct Expectation {
+    /// Apply only the plan with this digest, and do not ask. `plan --out` prints it; at least 16 of its 64 digits.
+    #[arg(long, value_name = "DIGEST")]
+    expect_digest: Option<DigestPrefix>,
+    /// Refuse a plan file that was made from another directory.
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// The beginning of a digest, or all of it.
+#[derive(Clone, Debug)]
+struct DigestPrefix(String);
+
+/// Digits that a plan shows a person; fewer would be too easy to meet by another plan.
+const SHORTEST: usize = 16;
+
+/// Digits of SHA-256.
+const WHOLE: usize = 64;
+
+impl FromStr for DigestPrefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DigestPrefix, String> {
+        let is_digest = (SHORTEST..=WHOLE).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match is_digest {
+            true => Ok(DigestPrefix(text.to_ascii_lowercase())),
+            false => Err(format!("expected {SHORTEST} to {WHOLE} hexadecimal digits, as `plan --out` prints them")),
+        }
+    }
+}
+
+impl Expectation {
+    /// Whether a person has named the very plan.
+    pub(super) fn names_the_plan(&self) -> bool {
+        self.expect_digest.is_some()
+    }
+
+    /// Refuses another plan than the expected one.
+    pub(super) fn check_digest(&self, plan: &PlanDocument) -> Result<(), Failure> {
+        match &self.expect_digest {
+            Some(DigestPrefix(expected)) if !plan.digest.starts_with(expected) => Err(Failure::Unexpected(format!(
+                "the plan has the digest {}, and --expect-digest asks for {expected}",
+                plan.digest
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a plan file of another directory, or the flag where there is no plan file.
+    pub(super) fn check_directory(&self, saved: Option<&PlanDocument>) -> Result<(), Failure> {
+        match (&self.directory, saved) {
+            (Some(expected), Some(saved)) if !is_same_place(expected, Path::new(&saved.source.directory)) => {
+                let expected = expected.display();
+                Err(Failure::Unexpected(format!(
+                    "the plan was made from `{}`, and --directory asks for `{expected}`",
+                    saved.source.directory
+                )))
+            }
+            (Some(_), None) => {
+                let message =
+                    "--directory says which directory a plan file must name; without one, name the directory alone";
+                Err(Failure::Failed(message.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Two spellings of one place, whether it exists or not.
+fn is_same_place(one: &Path, other: &Path) -> bool {
+    let same = |one: std::io::Result<PathBuf>, other: std::io::Result<PathBuf>| matches!((one, other), (Ok(one), Ok(other)) if one == other);
+    same(std::path::absolute(one), std::path::absolute(other)) || same(one.canonicalize(), other.canonicalize())
+}
+
+/// Reads a plan file; one that is damaged or was changed is refused.
+pub(super) fn read(file: &Path) -> Result<PlanDocument, Failure> {
+    let fault = |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be used: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| fault(&error))?;
+    PlanDocument::parse(&text).map_err(|error| fault(&error))
+}
+
+/// What a plan file decides besides its changes, in lines of their own.
+pub(super) fn introduction(file: &Path, plan: &PlanDocument) -> String {
+    let title = match plan.intent {
+        Intent::Files => "saved plan",
+        Intent::Undo => "undo plan",
+    };
+    let waivers = if plan.waivers.is_empty() { "none".to_owned() } else { plan.waivers.join(", ") };
+    let mut lines = vec![("directory", plan.source.directory.as_str())];
+    lines.extend(plan.source.revision.as_deref().map(|commit| ("commit", commit)));
+    lines.extend([("waivers", waivers.as_str()), ("digest", plan.digest.as_str())]);
+    let mut text = format!("{} {}\n", Paint::Bold.on(title), printable(&file.to_string_lossy()));
+    lines.iter().for_each(|(name, value)| text.push_str(&format!("  {name:10} {}\n", printable(value))));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_has_enough_digits_and_nothing_else() {
+        for good in ["0123456789abcdef", "0123456789ABCDEF0", &"a".repeat(64)] {
+            assert_eq!(good.parse::<DigestPrefix>().unwrap().0, good.to_ascii_lowercase());
+        }
+        for bad in ["", "0123456789abcde", "0123456789abcdeg", "sha256:0123456789abcdef", &"a".repeat(65)] {
+            assert!(bad.parse::<DigestPrefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_the_same_however_it_is_spelled() {
+        for (one, other, is_same) in [
+            ("pools", "./pools/", true),
+            ("no/such/place", "./no/such//place", true),
+            ("src/../src", "src", true),
+            ("pools", "examples", false),
+        ] {
+            assert_eq!(is_same_place(Path::new(one), Path::new(other)), is_same, "{one} {other}");
+        }
+    }
+}
