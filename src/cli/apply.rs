@@ -1,6 +1,5 @@
 //! `apply`: carries out a plan, a fresh one after asking, or a saved one as it was reviewed.
 
-use std::io::{BufRead, IsTerminal};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,12 +14,12 @@ use super::progress::Progress;
 use super::rails::Rails;
 use super::target::Target;
 use super::undo_file::{Undo, UndoFile};
-use super::{Common, Format, Reached, load_valid, output};
+use super::{Common, Format, Reached, approval, load_valid, output};
 use crate::apply::{Event, Stop};
 use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
-use crate::render::{Detail, Paint, count, diagnostics, human, printable, why_irreversible};
+use crate::render::{Detail, count, diagnostics, human, printable, why_irreversible};
 use crate::run::{
     Applied, BATCH, Job, Lock, LockWish, LostRaces, Reach, Sending, WithPorts, apply_until_settled, hold,
     observe_and_plan, take,
@@ -35,7 +34,7 @@ pub(super) struct Arguments {
     what: PathBuf,
     #[command(flatten)]
     revision: Revision,
-    /// Do not ask.
+    /// Apply without asking, an undo plan too.
     #[arg(long)]
     auto_approve: bool,
     /// Writes that are under way at the same time.
@@ -47,7 +46,7 @@ pub(super) struct Arguments {
     /// Do not take the lock. Blocks stay unique without it; applies may get into each other's way.
     #[arg(long, conflicts_with = "lock_timeout")]
     no_lock: bool,
-    /// Where the plan is written that takes this apply back; otherwise `undo-TIME.json` here.
+    /// Where the plan is written that takes this apply back; otherwise `undo-TIME.json` here. None is written where nothing can be taken back.
     #[arg(long, value_name = "FILE")]
     undo_out: Option<PathBuf>,
     #[command(flatten)]
@@ -98,6 +97,12 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 impl Arguments {
+    /// Whether a person has approved the changes already. An apply wrote the undo plan, so no person has reviewed it.
+    fn is_approved(&self, saved: Option<&PlanDocument>) -> bool {
+        let is_reviewed = saved.is_some_and(|saved| saved.intent == Intent::Files);
+        is_reviewed || self.auto_approve || self.expectation.names_the_plan()
+    }
+
     /// Where the files are: a saved plan is of its own files, and of its own commit. Taking back is judged by the files as they are now.
     fn location(&self, saved: Option<&PlanDocument>) -> Result<Location, Failure> {
         let Some(PlanDocument { source, intent, .. }) = saved else { return Ok(self.revision.of(&self.what)) };
@@ -131,18 +136,19 @@ async fn locked(
 ) -> Result<Reached, Failure> {
     let (observed, plan) = observe_and_plan(cluster, &job).await?;
     let changes = match saved {
-        Some(saved) => saved_changes(saved, &plan, &observed)?,
-        None => approved_changes(arguments, common, job, plan, directory).await?,
+        Some(saved) => saved_changes(saved, &plan, &observed, common.detail())?,
+        None => fresh_changes(arguments, common, job, plan, directory)?,
     };
     let refusals = job.refusals(&changes, &observed);
     if !refusals.is_empty() {
         return Err(Failure::Refused(refusals.iter().map(RefusalDocument::from).collect()));
     }
-    let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
-    if !changes.is_empty() {
-        undo.claim_place()?;
-        undo.write(&changes.iter().collect::<Vec<_>>(), &job.loaded.desired, &observed)?;
+    let intent = saved.map_or(Intent::Files, |saved| saved.intent);
+    if !changes.is_empty() && !arguments.is_approved(saved) {
+        approval::ask(intent, common).await?;
     }
+    let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
+    undo.write_beforehand(&changes, &job.loaded.desired, &observed)?;
     // With nothing to write it still puts claims to rest that nobody has any more.
     let (applied, failure) = send(arguments, cluster, &job, observed.clone(), changes).await;
     let undo_plan = undo.keep_applied(&applied, &job.loaded.desired, &observed);
@@ -177,7 +183,12 @@ fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
     plan_file::read(what).map(Some)
 }
 
-fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Result<Vec<Change>, Failure> {
+fn saved_changes(
+    saved: &PlanDocument,
+    plan: &Plan,
+    observed: &Observed,
+    detail: Detail,
+) -> Result<Vec<Change>, Failure> {
     // What was refused when it was saved is refused for good: the flags of that time are not known any more.
     if !saved.refusals.is_empty() {
         return Err(Failure::Refused(saved.refusals.clone()));
@@ -189,16 +200,8 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
             if gone > 0 {
                 output::warn(&format!("left out: {}, gone or re-created since", count(gone, "object")));
             }
-            for blocked in saved.blocked.iter().filter(|_| saved.intent == Intent::Undo) {
-                let (name, reason) = (printable(&blocked.name), printable(&blocked.reason));
-                output::warn(&format!(
-                    "{}/{name}: {reason}; {}",
-                    printable(&blocked.kind),
-                    printable(&blocked.unblock)
-                ));
-            }
             if saved.intent == Intent::Undo {
-                output::talk(&human(&PlanDocument::new(plan, &saved.source.directory), Detail::Short));
+                output::talk(&human(&undo_document(saved, plan), detail));
             }
             if done > 0 {
                 output::warn(&format!("done already: {} of the saved plan", count(done, "change")));
@@ -219,7 +222,16 @@ fn saved_changes(saved: &PlanDocument, plan: &Plan, observed: &Observed) -> Resu
     }
 }
 
-async fn approved_changes(
+/// What an undo plan does to the cluster as it is now. What it could not take back when it was written is blocked in it.
+fn undo_document(saved: &PlanDocument, plan: &Plan) -> PlanDocument {
+    let mut shown = PlanDocument::new(plan, &saved.source.directory);
+    shown.digest.clone_from(&saved.digest);
+    shown.blocked.extend(saved.blocked.iter().cloned());
+    shown.summary.blocked = shown.blocked.len();
+    shown
+}
+
+fn fresh_changes(
     arguments: &Arguments,
     common: &Common,
     job: Job<'_>,
@@ -230,27 +242,7 @@ async fn approved_changes(
     output::talk(&diagnostics(&plan.findings, &job.loaded.documents, common.detail()));
     output::talk(&human(&document, common.detail()));
     arguments.expectation.check_digest(&document)?;
-    let is_approved = arguments.auto_approve || arguments.expectation.names_the_plan();
-    if plan.changes.is_empty() || is_approved || !document.refusals.is_empty() {
-        return Ok(plan.changes);
-    }
-    if common.no_input || !std::io::stdin().is_terminal() {
-        return Err(Failure::Failed(
-            "nobody can be asked here, so nothing was written; use --auto-approve, or apply a saved plan".to_owned(),
-        ));
-    }
-    output::talk(&format!("\n{} Only `yes` is a yes: ", Paint::Bold.on("Apply these changes?")));
-    // Beside this task, which renews the lock meanwhile.
-    let answer = tokio::task::spawn_blocking(|| {
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
-    });
-    let answer = answer.await.map_or_else(Failure::from_panic, |answer| Ok(answer?))?;
-    if answer.trim() == "yes" {
-        Ok(plan.changes)
-    } else {
-        Err(Failure::Failed("not approved; nothing was written".to_owned()))
-    }
+    Ok(plan.changes)
 }
 
 async fn send(

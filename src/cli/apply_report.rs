@@ -17,7 +17,7 @@ pub(super) struct Report {
     applied: Vec<Line>,
     not_applied: Vec<Line>,
     unknown: Vec<Line>,
-    /// The plan that takes it back, as far as that can be done.
+    /// What takes it back, as far as that can be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<Undo>,
 }
@@ -48,7 +48,7 @@ pub(super) fn failure_of(applied: &Applied, report: &Report, failure: Option<Clu
 
 pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
     let mut report =
-        Report { format_version: "1.0", applied: Vec::new(), not_applied: Vec::new(), unknown: Vec::new(), undo };
+        Report { format_version: "1.1", applied: Vec::new(), not_applied: Vec::new(), unknown: Vec::new(), undo };
     for (change, outcome) in &applied.outcomes {
         let ChangeDocument { kind, name, after, action, .. } = ChangeDocument::from(change);
         let line = |why: &str| Line { kind, name, action, after, why: why.to_owned() };
@@ -85,9 +85,17 @@ pub(super) fn summary(report: &Report) -> String {
         unknown.len()
     );
     text += &(Paint::Bold.on(&counts) + "\n");
-    if let Some(Undo { file, changes, irreversible }) = undo {
-        let all = count(changes + irreversible, "change");
-        text += &format!("Undo plan, takes back {changes} of {all}: {file}\n");
+    text + &undo.as_ref().map(undo_lines).unwrap_or_default()
+}
+
+fn undo_lines(Undo { file, changes, irreversible, instead }: &Undo) -> String {
+    let all = count(changes + irreversible, "change");
+    let mut text = match file {
+        Some(file) => format!("Undo plan, takes back {changes} of {all}: {file}\n"),
+        None => format!("No undo plan: {all} cannot be taken back.\n"),
+    };
+    for instead in instead.iter().filter(|_| *irreversible > 0) {
+        text += &format!("  by hand: {}\n", printable(instead));
     }
     text
 }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod apply_report;
+mod approval;
 mod completions;
 mod doctor;
 mod explain;
@@ -19,6 +20,7 @@ mod reading;
 mod schema;
 mod show;
 mod show_lb;
+mod show_plan;
 mod snapshot;
 mod target;
 mod undo_file;
@@ -97,7 +99,7 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
     Explain(explain::Arguments),
-    /// Show pools or nodes as they are.
+    /// Show pools, nodes or LoadBalancer addresses as they are, or a plan file.
     Show(show::Arguments),
     /// Write the cluster, as far as it matters here, into a file that --cluster reads.
     Snapshot(snapshot::Arguments),

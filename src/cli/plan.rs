@@ -10,7 +10,7 @@ use super::rails::Rails;
 use super::reading::read;
 use super::validate::Report;
 use super::{Common, Reached, output};
-use crate::cluster::{Extent, replace_file};
+use crate::cluster::{Extent, replace_private_file};
 use crate::plan::PlanDocument;
 use crate::render::{diagnostics, finding_documents, human, markdown, markdown_findings};
 use crate::run::{Job, Loaded, Reach};
@@ -37,7 +37,7 @@ pub(super) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PlanFormat {
+pub(super) enum PlanFormat {
     Human,
     Json,
     Markdown,
@@ -88,7 +88,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
     let document = PlanDocument::new(&plan, &location.directory.to_string_lossy()).of_revision(loaded.revision.clone());
     if let Some(file) = &arguments.out {
-        replace_file(file, &output::json_text(&document)?)
+        replace_private_file(file, &output::json_text(&document)?)
             .map_err(|error| Failure::Failed(format!("the plan cannot be saved to {}: {error}", file.display())))?;
     }
     match arguments.output {

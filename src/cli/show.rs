@@ -1,4 +1,4 @@
-//! `show pools`, `show nodes` and `show lb`: tables as kubectl users expect them.
+//! `show pools`, `show nodes` and `show lb`: tables as kubectl users expect them; and `show plan`, or `show PLANFILE`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
-use super::{Common, Format, Reached, output, show_lb};
+use super::{Common, Format, Reached, output, show_lb, show_plan};
 use crate::check::neutron_range;
 use crate::cluster::Extent;
 use crate::desired::{Desired, NeutronPool, PoolState};
@@ -19,11 +19,14 @@ use crate::plan::{Blocked, Misplaced, Plan, PoolUse, Target, node_changes, pool_
 use crate::render::table;
 use crate::run::{Job, Loaded, Reach};
 
-/// Show pools, nodes or LoadBalancer addresses as they are.
+/// Show pools, nodes or LoadBalancer addresses as they are, or a plan file.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, arg_required_else_help = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    #[command(flatten)]
+    plan: Option<show_plan::Flags>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +37,8 @@ enum What {
     Lb(show_lb::Flags),
     /// Each node with its blocks, the field that shows them, and what is planned.
     Nodes(Flags),
+    /// A saved plan or an undo plan, as `show PLANFILE` does.
+    Plan(show_plan::Flags),
 }
 
 #[derive(Debug, clap::Args)]
@@ -126,16 +131,18 @@ struct Items<T> {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    match &arguments.what {
-        What::Lb(flags) => return show_lb::run(flags, common).await,
-        What::Pools(flags) => {
+    match (&arguments.what, &arguments.plan) {
+        (Some(What::Plan(flags)), _) | (None, Some(flags)) => return show_plan::run(flags, common),
+        (None, None) => return Err(Failure::Failed("name a table or a plan file; see `show --help`".to_owned())),
+        (Some(What::Lb(flags)), _) => return show_lb::run(flags, common).await,
+        (Some(What::Pools(flags)), _) => {
             let (loaded, observed, plan) = seen(flags, common).await?;
             let of_nodes = pool_use(&loaded.desired, &observed);
             let of_nodes = of_nodes.iter().map(|pool| PoolRow::new(pool, &plan));
             let of_neutron = loaded.desired.neutron_pools.values().map(|pool| PoolRow::of_neutron(pool, &observed));
             pools(flags.output, of_nodes.chain(of_neutron).collect())?;
         }
-        What::Nodes(flags) => {
+        (Some(What::Nodes(flags)), _) => {
             let (loaded, observed, plan) = seen(flags, common).await?;
             nodes(flags.output, node_rows(&loaded.desired, &observed, &plan))?;
         }

@@ -1,5 +1,8 @@
 //! The file with the plan that takes an apply back.
 
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -8,7 +11,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::output;
 use crate::apply::Outcome;
-use crate::cluster::replace_file;
+use crate::cluster::replace_private_file;
 use crate::desired::Desired;
 use crate::observed::Observed;
 use crate::plan::{Change, PlanDocument};
@@ -17,12 +20,15 @@ use crate::run::Applied;
 /// What is said of it.
 #[derive(Debug, Serialize)]
 pub(super) struct Undo {
-    /// The file.
-    pub(super) file: String,
+    /// The file; absent where nothing can be taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<String>,
     /// Changes that it takes back.
     pub(super) changes: usize,
-    /// Changes that cannot be taken back; the file says what to do instead.
+    /// Changes that cannot be taken back.
     pub(super) irreversible: usize,
+    /// What a person can do about those instead.
+    pub(super) instead: BTreeSet<String>,
 }
 
 /// Written before the first change, so that a kill leaves it behind, and again with what was really applied.
@@ -30,7 +36,18 @@ pub(super) struct UndoFile {
     path: PathBuf,
     naming: Naming,
     directory: String,
+    state: State,
 }
+
+/// Whether the file is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    None,
+    Written,
+}
+
+/// It names every node and every address that was written.
+const MODE: u32 = 0o600;
 
 /// Who named the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,12 +63,13 @@ impl UndoFile {
             path: path.map_or_else(by_time, Path::to_owned),
             naming: if path.is_some() { Naming::Person } else { Naming::Time },
             directory: directory.to_string_lossy().into_owned(),
+            state: State::None,
         }
     }
 
     /// An undo plan never takes the place of another file, of an earlier undo plan least of all.
-    pub(super) fn claim_place(&mut self) -> Result<(), Failure> {
-        let create = |path: &Path| std::fs::File::create_new(path);
+    fn claim_place(&mut self) -> Result<(), Failure> {
+        let create = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(MODE).open(path);
         let mut outcome = create(&self.path);
         let is_taken = |outcome: &std::io::Result<std::fs::File>| {
             outcome.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
@@ -72,28 +90,47 @@ impl UndoFile {
         Failure::Failed(format!("the undo plan cannot be written to {file}: {error}; see --undo-out"))
     }
 
-    pub(super) fn write(&mut self, changes: &[&Change], desired: &Desired, observed: &Observed) -> Result<(), Failure> {
-        let document = PlanDocument::undoing(changes, &self.directory, desired, observed);
-        replace_file(&self.path, &output::json_text(&document)?).map_err(|error| self.fault(&error))
+    /// Writes what takes these changes back, if anything does.
+    pub(super) fn write_beforehand(
+        &mut self,
+        changes: &[Change],
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Result<(), Failure> {
+        let changes: Vec<&Change> = changes.iter().collect();
+        self.write(&PlanDocument::undoing(&changes, &self.directory, desired, observed))
     }
 
-    /// Leaves in it what was applied, or may have been, if that is anything.
+    fn write(&mut self, document: &PlanDocument) -> Result<(), Failure> {
+        if document.changes.is_empty() {
+            return Ok(());
+        }
+        if self.state == State::None {
+            self.claim_place()?;
+            self.state = State::Written;
+        }
+        replace_private_file(&self.path, &output::json_text(document)?).map_err(|error| self.fault(&error))
+    }
+
+    /// Leaves in it what was applied, or may have been. A file that takes nothing back would only puzzle, so it goes.
     pub(super) fn keep_applied(&mut self, applied: &Applied, desired: &Desired, observed: &Observed) -> Option<Undo> {
         let is_done = |outcome: &Outcome| matches!(outcome, Outcome::Applied | Outcome::Unknown(_));
         let done = applied.outcomes.iter().filter(|(_, outcome)| is_done(outcome));
         let done: Vec<&Change> = done.map(|(change, _)| change).collect();
-        if applied.outcomes.is_empty() {
-            return None;
-        }
-        if done.is_empty() {
-            // There is nothing to take back, and a file that says otherwise would only puzzle.
+        let document = PlanDocument::undoing(&done, &self.directory, desired, observed);
+        if document.changes.is_empty() && self.state == State::Written {
             let _ = std::fs::remove_file(&self.path);
-            return None;
+            self.state = State::None;
         }
-        if self.write(&done, desired, observed).is_err() {
+        if self.write(&document).is_err() {
             output::warn("the undo plan could not be written again: it also lists what was not applied");
         }
-        let changes = done.iter().filter(|change| change.can_be_undone()).count();
-        Some(Undo { file: self.path.display().to_string(), changes, irreversible: done.len() - changes })
+        let changes = document.changes.len();
+        (!done.is_empty()).then(|| Undo {
+            file: (self.state == State::Written).then(|| self.path.display().to_string()),
+            changes,
+            irreversible: done.len() - changes,
+            instead: document.blocked.into_iter().map(|blocked| blocked.unblock).collect(),
+        })
     }
 }

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError, Understood};
 
-pub use file::{FileCluster, Opening, replace as replace_file};
+pub use file::{FileCluster, Opening, replace as replace_file, replace_private as replace_private_file};
 pub use follow::{Follow, Following, Notice};
 pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use mirror::{Direct, Mirror, Snapshot, Touched};

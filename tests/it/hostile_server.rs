@@ -254,7 +254,7 @@ fn it_stops_with_an_exact_list() {
         (names("applied"), names("not_applied"), names("unknown")),
         (vec!["n1".into()], vec!["n2".into(), "n4".into()], vec!["n3".into()])
     );
-    assert_eq!(report["undo"]["irreversible"], 2, "what may have been written is in the undo plan");
+    assert_eq!(report["undo"]["irreversible"], 2, "what may have been written counts, too");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn what_takes_an_address_away_is_named_needs_a_waiver_and_can_be_taken_back() {
         settled(&server);
         assert_nothing_is_left(&server);
 
-        server.run(&["apply", "undo.json"]).expect(0);
+        server.run(&["apply", "undo.json", "--auto-approve"]).expect(0);
         let back = || Ok(external_ips(&server, "cni").iter().any(|ip| ip.starts_with("20.0.10.")).then_some(()));
         wait_until("the old pool's address", LIMIT, back).unwrap();
         server.folder.write("pools/demo.yaml", demo());
@@ -249,7 +249,7 @@ fn only_what_is_ours_is_changed_and_deleted() {
         assert_eq!(actions(&planned), [("update", "new"), ("delete", "adopted")]);
         apply(&server, &["--undo-out", "undo2.json"]);
         assert!(server.plane.get(&format!("{POOLS}/adopted")).is_err());
-        server.run(&["apply", "undo2.json"]).expect(0);
+        server.run(&["apply", "undo2.json", "--auto-approve"]).expect(0);
         assert_eq!(
             server.plane.get(&format!("{POOLS}/adopted")).unwrap()["spec"]["serviceSelector"],
             adopted["spec"]["serviceSelector"]
@@ -278,7 +278,7 @@ fn an_adoption_is_taken_back() {
     server.folder.write("pools/demo.yaml", demo());
     apply(&server, &["--undo-out", "undo.json"]);
     settled(&server);
-    server.run(&["apply", "undo.json"]).expect(0);
+    server.run(&["apply", "undo.json", "--auto-approve"]).expect(0);
     let after = server.plane.get(&format!("{POOLS}/blue-pool")).unwrap();
     assert_eq!((&after["spec"], &after["metadata"]["labels"]), (&before["spec"], &before["metadata"]["labels"]));
     settled(&server);
@@ -326,7 +326,7 @@ fn pins_are_kept_by_both_operators() {
         server.folder.write("pools/pins.yaml", twice);
         let blocked = plan(&server)["blocked"].clone();
         assert!(blocked[0]["reason"].as_str().unwrap().contains("Service default/web has 20.0.10.77"), "{blocked:#}");
-        server.run(&["apply", "undo2.json"]).expect(0);
+        server.run(&["apply", "undo2.json", "--auto-approve"]).expect(0);
         wait_for_ips(&server, "web", &["20.0.10.9"]);
     }
 }

@@ -145,7 +145,7 @@ fn a_forged_undo_plan_touches_nothing_that_is_not_ours() {
             (change["edit"], change["undo"]) = (json!({kind: edit}), json!({kind: undo}));
             plan["waivers"] = json!(["lost-addresses=99", "last-address-pools"]);
         });
-        let ran = folder.run(&["apply", "undo.json", "--cluster", "cluster.json"]).expect(4);
+        let ran = folder.run(&["apply", "undo.json", "--auto-approve", "--cluster", "cluster.json"]).expect(4);
         assert_eq!(folder.read("cluster.json"), before, "{}", ran.stderr);
     }
 }

@@ -8,9 +8,12 @@ use testbed::Options;
 
 use super::running::{Running, http_get};
 use super::server::{Server, kubernetes, node};
-use super::support::{Folder, KUBERNETES, cluster, node as node_json, pool, program};
+use super::support::{Folder, cluster, node as node_json, pool, program};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+/// What is written to annotations can be taken back.
+const ANNOTATION: &str =
+    "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
 const OTHER: &str = "{cidrs: [10.30.0.0/16], blockSize: 24}";
 
 #[track_caller]
@@ -136,8 +139,8 @@ fn a_repository_runs_nothing_of_its_own() {
 #[test]
 fn a_saved_plan_is_applied_from_its_own_commit() {
     let items = [node_json("n", "a", "")];
-    let (folder, id) = repository(&[("pools/a.yaml", &pool("a", POOL))]);
-    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &items));
+    let (folder, id) = repository(&[("pools/a.yaml", &pool("a", POOL)), ("pools/policy.yaml", ANNOTATION)]);
+    folder.write("cluster.json", cluster("1.19.3", r#""ipam":"kubernetes","annotate-k8s-node":"true""#, &items));
     let plan = ["plan", "--cluster", "cluster.json", "--revision", "main"];
     let shown = folder.run(&[&plan[..], &["--out", "plan.json"]].concat()).expect(0);
     assert!(shown.stdout.contains(&format!("files of commit {id}")), "{}", shown.stdout);
@@ -156,7 +159,8 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     let undo = undo.find(|name| name.starts_with("undo-")).unwrap();
     let document: serde_json::Value = serde_json::from_str(&folder.read(&undo)).unwrap();
     assert_eq!(document["source"]["revision"], serde_json::Value::Null, "it is judged by the files as they are then");
-    folder.run(&["apply", &undo, "--cluster", "cluster.json"]).expect(0);
+    folder.run(&["apply", &undo, "--auto-approve", "--cluster", "cluster.json"]).expect(0);
+    assert!(!folder.read("cluster.json").contains("network.cilium.io/ipv4-pod-cidr"));
 }
 
 #[test]

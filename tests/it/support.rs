@@ -1,7 +1,7 @@
 //! Runs the program in a folder of its own, without the person's environment.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -48,7 +48,11 @@ pub fn program(folder: &Path, arguments: &[&str]) -> Command {
 
 /// Runs the program in `folder`.
 pub fn run(folder: &Path, arguments: &[&str]) -> Ran {
-    let output = program(folder, arguments).output().unwrap();
+    ran(program(folder, arguments).output().unwrap())
+}
+
+/// What a run of it gave.
+pub fn ran(output: Output) -> Ran {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
 }

@@ -29,7 +29,7 @@ use disk::open_file;
 use items::{ItemHead, List};
 use text::{json_to_yaml, pretty, yaml_to_json};
 
-pub use disk::replace;
+pub use disk::{replace, replace_private};
 
 /// Why a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

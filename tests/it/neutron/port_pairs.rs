@@ -126,17 +126,17 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     assert_eq!(pairs(stack, port), ["10.20.0.0/24", "10.20.8.0/24", "10.21.0.0/16", "203.0.113.9"]);
     assert!(changes(&folder).is_empty(), "nothing is left to do");
     stack.neutron().stop();
-    let stale = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
+    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(4).stderr;
     assert!(stale.contains("its state is unknown"), "what is not seen is not gone: {stale}");
     stack.neutron().start().unwrap();
     // Another node has by now what was let out before.
     let alone = folder.read("cluster.json");
     let nodes = [vm("n1", VM, "10.20.0.0/24"), node("n2", "a", &holds("10.20.9.0/24"))];
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &nodes));
-    let stale = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
+    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(4).stderr;
     assert!(stale.contains("10.20.9.0/24 cannot be given back"), "{stale}");
     folder.write("cluster.json", alone);
-    run(&folder, &["apply", "undo.json"]).expect(0);
+    run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
     let kept = ["10.20.0.0/24", "10.20.8.0/24", "10.20.9.0/24", "10.21.0.0/16", "203.0.113.9"];
     assert_eq!(pairs(stack, port), kept, "what the node holds is let out as before");
 }
@@ -157,7 +157,7 @@ fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
     let saved: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
     let kept = saved["blocked"].as_array().unwrap().iter().find(|blocked| blocked["kind"] == "Port").unwrap();
     assert!(kept["reason"].as_str().unwrap().contains("10.20.0.0/24 out, which its node keeps"), "{kept}");
-    run(&folder, &["apply", "undo.json"]).expect(0);
+    run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
     forge(&folder, "undo.json", |plan| {
         let of_port = |change: &&Value| change["kind"] == "Port";
@@ -166,7 +166,7 @@ fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
         assert_ne!(change, asks_for_more);
         plan["changes"] = json!([serde_json::from_str::<Value>(&asks_for_more).unwrap()]);
     });
-    let refused = run(&folder, &["apply", "undo.json"]).expect(4).stderr;
+    let refused = run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(4).stderr;
     assert!(refused.contains("which its node keeps"), "{refused}");
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
 }
