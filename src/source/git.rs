@@ -1,7 +1,7 @@
 //! Asks `git` for what a repository has. Never writes, fetches or runs what the repository names: no hook, no filter, no remote helper.
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -20,15 +20,18 @@ const LONGEST_COMPLAINT: u64 = 64 * 1024;
 
 /// What points git to another repository than that of the folder: whoever calls us from a hook has some of it set. Further objects, as a
 /// hook has them before a push is taken, do no harm.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 11] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
+    "GIT_IMPLICIT_WORK_TREE",
     "GIT_COMMON_DIR",
     "GIT_INDEX_FILE",
     "GIT_NAMESPACE",
     "GIT_PREFIX",
+    "GIT_INTERNAL_SUPER_PREFIX",
     "GIT_SHALLOW_FILE",
     "GIT_GRAFT_FILE",
+    "GIT_REPLACE_REF_BASE",
 ];
 
 /// Why there is no answer.
@@ -44,6 +47,14 @@ pub(super) enum GitFault {
     Ambiguous,
     /// What is asked for lies in the folder where git keeps its own.
     InsideGit,
+    /// A symbolic link of a work tree leads to the directory.
+    Link(PathBuf),
+    /// The directory lies in a repository that lies where another repository has files.
+    Shadowed { inner: PathBuf, outer: PathBuf },
+    /// A bare repository whose name does not end in `.git`.
+    BareName(PathBuf),
+    /// Git's own settings put the work tree, or the repository, elsewhere.
+    Elsewhere(PathBuf),
     /// It says more than can be held, or nothing for too long.
     TooMuch,
 }
@@ -66,21 +77,42 @@ pub(super) enum EntryKind {
     Submodule,
 }
 
-/// A repository, by a folder in it.
-pub(super) struct Git<'g> {
-    pub(super) folder: &'g Path,
+/// Whether a repository has a work tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    WorkTree,
+    Bare,
 }
 
-impl Git<'_> {
+/// A repository, by the top of its work tree, or by itself if it is bare.
+pub(super) struct Git {
+    pub(super) top: PathBuf,
+    pub(super) form: Form,
+}
+
+impl Git {
     fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
         let mut command = Command::new("git");
         for name in ELSEWHERE {
             command.env_remove(name);
         }
+        // Git must not take a folder of files for a repository because it looks like a bare one.
+        let bare = match self.form {
+            Form::WorkTree => "safe.bareRepository=explicit",
+            Form::Bare => "safe.bareRepository=all",
+        };
         command
-            .args(["--no-replace-objects", "-c", "core.warnAmbiguousRefs=true"])
+            .args([
+                "--no-replace-objects",
+                "-c",
+                "core.warnAmbiguousRefs=true",
+                "-c",
+                "core.fsmonitor=false",
+                "-c",
+                bare,
+            ])
             .arg("-C")
-            .arg(self.folder)
+            .arg(&self.top)
             .args(arguments);
         // A partial clone would fetch what it lacks; older programs know only the second way to forbid it.
         command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
@@ -117,16 +149,35 @@ impl Git<'_> {
         self.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"])
     }
 
-    /// The folder, from the top of the repository; empty or ending in a slash. A bare repository is its own top.
-    pub(super) fn prefix(&self) -> Result<String, GitFault> {
-        let answer = self.line(&["rev-parse", "--is-inside-git-dir", "--is-bare-repository", "--absolute-git-dir"])?;
-        let mut lines = answer.lines();
-        let (inside, bare, directory) = (lines.next(), lines.next(), lines.next().unwrap_or_default());
-        if inside != Some("true") {
-            return self.line(&["rev-parse", "--show-prefix"]);
+    /// Refuses a repository whose top is not where its folder lies, such as by `core.worktree`.
+    pub(super) fn require_top(&self) -> Result<(), GitFault> {
+        let is_bare = self.line(&["rev-parse", "--is-bare-repository"])? == "true";
+        let top = match (self.form, is_bare) {
+            (Form::WorkTree, _) => "--show-toplevel",
+            (Form::Bare, true) => "--absolute-git-dir",
+            (Form::Bare, false) => return Err(GitFault::InsideGit),
+        };
+        let top = PathBuf::from(self.line(&["rev-parse", top])?);
+        if top == self.top { Ok(()) } else { Err(GitFault::Elsewhere(top)) }
+    }
+
+    /// Whether its index, or a revision of it, has something at a path below its top.
+    pub(super) fn tracks(&self, path: &Path, revision: &str) -> Result<bool, GitFault> {
+        let path = path.to_str().ok_or(GitFault::Nonsense)?;
+        let mut has = self.has(&["ls-files", "-z", "--", path])?;
+        if !has && let Ok(commit) = self.commit(revision) {
+            has = self.has(&["ls-tree", "-z", &commit, "--", path])?;
         }
-        let is_its_top = std::fs::canonicalize(self.folder).is_ok_and(|folder| folder == Path::new(directory));
-        if bare == Some("true") && is_its_top { Ok(String::new()) } else { Err(GitFault::InsideGit) }
+        Ok(has)
+    }
+
+    /// Whether the answer is not empty. What refuses to answer is no repository of this person.
+    fn has(&self, arguments: &[&str]) -> Result<bool, GitFault> {
+        match self.run(arguments, &[]) {
+            Ok(answer) => Ok(!answer.is_empty()),
+            Err(GitFault::Refused(_)) => Ok(false),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// The id of the commit that a revision means.

@@ -4,6 +4,7 @@
 mod collected;
 mod events;
 mod git;
+mod repository;
 mod revision;
 
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ impl From<&Path> for Location {
 impl Location {
     /// Where something moves when the files may have changed.
     pub fn to_listen_to(&self) -> PathBuf {
-        let repository = self.revision.as_ref().and_then(|_| revision::git_directory(&self.directory));
+        let repository = self.revision.as_ref().and_then(|revision| revision::git_directory(&self.directory, revision));
         repository.unwrap_or_else(|| self.directory.clone())
     }
 }

@@ -5,35 +5,12 @@ use std::path::{Path, PathBuf};
 use super::Found;
 use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
 use super::git::{EntryKind, Git, GitFault, TreeEntry};
+use super::repository::InRepository;
 use crate::render::printable;
 
-/// A directory in a repository, which need not be in the work tree.
-struct InRepository {
-    /// The nearest folder that is there.
-    folder: PathBuf,
-    /// From there on.
-    rest: PathBuf,
-}
-
-impl InRepository {
-    fn of(directory: &Path) -> InRepository {
-        let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-        let folder = absolute.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new("/"));
-        let rest = absolute.strip_prefix(folder).unwrap_or(Path::new("")).to_owned();
-        InRepository { folder: folder.to_owned(), rest }
-    }
-
-    /// A link of the work tree on the way: where it leads, or whether it is in the commit at all, is another question.
-    fn link(&self) -> Option<&Path> {
-        let top = self.folder.ancestors().find(|ancestor| ancestor.join(".git").exists())?;
-        self.folder.ancestors().take_while(|ancestor| *ancestor != top).find(|ancestor| ancestor.is_symlink())
-    }
-}
-
 /// Where its repository keeps its refs, if it is in one.
-pub(super) fn git_directory(directory: &Path) -> Option<PathBuf> {
-    let at = InRepository::of(directory);
-    Git { folder: &at.folder }.directory().ok().map(PathBuf::from)
+pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf> {
+    InRepository::of(directory, revision).ok()?.git.directory().ok().map(PathBuf::from)
 }
 
 /// Links and submodules are faults: what they lead to is not of the revision, or not known.
@@ -54,19 +31,10 @@ struct Reading<'r> {
 impl Reading<'_> {
     /// The commit, once its id is known.
     fn commit(&mut self) -> Option<String> {
-        let at = InRepository::of(self.directory);
-        if let Some(link) = at.link() {
-            let name = shown(link);
-            let message = format!("`{name}` is a link in the work tree, and what it leads to is not of the revision");
-            self.collected.fault("link-in-revision", &name, message, "name the directory itself");
-            return None;
-        }
-        let git = Git { folder: &at.folder };
-        let prefix = git.prefix().map_err(|fault| self.no_repository(&fault)).ok()?;
+        let at = InRepository::of(self.directory, self.revision);
+        let InRepository { git, path } = at.map_err(|fault| self.no_repository(&fault)).ok()?;
         let commit = git.commit(self.revision).map_err(|fault| self.no_commit(&fault)).ok()?;
-        let path = format!("{prefix}{}", at.rest.to_string_lossy());
-        let path = path.trim_end_matches('/');
-        let read = git.files(&commit, path).and_then(|entries| self.files(&git, path, entries));
+        let read = git.files(&commit, &path).and_then(|entries| self.files(&git, &path, entries));
         if let Err(fault) = read {
             self.fault(
                 "unreadable-revision",
@@ -74,11 +42,11 @@ impl Reading<'_> {
                 "a partial clone does not have everything, so use a full one; or see what `git fsck` says",
             );
         }
-        self.refuse_nothing(path);
+        self.refuse_nothing(&git, &path);
         Some(commit)
     }
 
-    fn files(&mut self, git: &Git<'_>, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
+    fn files(&mut self, git: &Git, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
         let (mut wanted, mut total) = (Vec::new(), 0_u64);
         for entry in entries {
             let name = entry.path.strip_prefix(path).unwrap_or(&entry.path).trim_start_matches('/').to_owned();
@@ -119,20 +87,19 @@ impl Reading<'_> {
     }
 
     fn no_repository(&mut self, fault: &GitFault) {
+        if let GitFault::Link(link) = fault {
+            let name = shown(link);
+            let message = format!("`{name}` is a link in the work tree, and what it leads to is not of the revision");
+            return self.collected.fault("link-in-revision", &name, message, "name the directory itself");
+        }
         let (rule, help) = match fault {
-            GitFault::Missing(_) => ("git-missing", "install git where it is found, or leave --revision out"),
-            GitFault::Refused(said) if said.contains("dubious ownership") => {
-                ("no-repository", "if you trust its owner: git config --global --add safe.directory DIRECTORY")
+            GitFault::Missing(_) => {
+                ("git-missing", "install git where it is found, or leave --revision out".to_owned())
             }
-            GitFault::Refused(said) if !said.starts_with("not a git repository") => {
-                ("no-repository", "make `git rev-parse` work there first")
-            }
-            GitFault::InsideGit => {
-                ("no-repository", "name a directory of the work tree, or the top of a bare repository")
-            }
-            _ => ("no-repository", "name a directory in a clone, or leave --revision out"),
+            GitFault::Shadowed { inner, outer } => ("ambiguous-repository", way_out_of_shadow(inner, outer)),
+            _ => ("no-repository", no_repository_help(fault).to_owned()),
         };
-        self.fault(rule, fault, help);
+        self.fault(rule, fault, &help);
     }
 
     fn no_commit(&mut self, fault: &GitFault) {
@@ -154,19 +121,50 @@ impl Reading<'_> {
             GitFault::Ambiguous => ": the name has several meanings".to_owned(),
             GitFault::TooMuch => ": it is too much, or git does not answer".to_owned(),
             GitFault::InsideGit => ": it lies where git keeps its own files".to_owned(),
+            GitFault::Link(link) => format!(": `{}` is a link in the work tree", shown(link)),
+            GitFault::Shadowed { inner, outer } => format!(
+                ": it is in the repository `{}`, but the repository `{}` has files at that place",
+                shown(inner),
+                shown(outer)
+            ),
+            GitFault::BareName(bare) => {
+                format!(": `{}` is a bare repository, but its name does not end in `.git`", shown(bare))
+            }
+            GitFault::Elsewhere(top) => format!(": git finds the work tree `{}` instead", shown(top)),
         };
         let message = format!("`{name}` cannot be read at the Git revision `{revision}`{why}");
         self.collected.fault(rule, &name, message, help);
     }
 
     /// As for a directory; a path that the revision does not have looks the same.
-    fn refuse_nothing(&mut self, path: &str) {
+    fn refuse_nothing(&mut self, git: &Git, path: &str) {
         if self.collected.documents.files.is_empty() && self.collected.findings.is_empty() {
             let (name, revision) = (shown(self.directory), self.revision.escape_debug());
             let place = if path.is_empty() { "at the top".to_owned() } else { format!("in `{}`", path.escape_debug()) };
-            let message = format!("the Git revision `{revision}` has no YAML files {place} of the repository");
+            let top = shown(&git.top);
+            let message = format!("the Git revision `{revision}` has no YAML files {place} of the repository `{top}`");
             let help = "name the directory that holds the pools, from where you are; an empty one never means that everything should go";
             self.collected.fault("empty-directory", &name, message, help);
         }
+    }
+}
+
+fn way_out_of_shadow(inner: &Path, outer: &Path) -> String {
+    let (inner, outer) = (shown(inner), shown(outer));
+    format!(
+        "remove `{inner}/.git` if it should not be there; if its repository is meant, clone it elsewhere, or set GIT_CEILING_DIRECTORIES to `{outer}`"
+    )
+}
+
+fn no_repository_help(fault: &GitFault) -> &'static str {
+    match fault {
+        GitFault::Refused(said) if said.contains("dubious ownership") => {
+            "if you trust its owner: git config --global --add safe.directory DIRECTORY"
+        }
+        GitFault::Refused(said) if !said.starts_with("not a git repository") => "make `git rev-parse` work there first",
+        GitFault::InsideGit => "name a directory of the work tree, or the top of a bare repository",
+        GitFault::BareName(_) => "rename it so that the name ends in `.git`, or name a worktree of it",
+        GitFault::Elsewhere(_) => "unset `core.worktree`, or name a directory of that work tree",
+        _ => "name a directory in a clone, or leave --revision out",
     }
 }
