@@ -17,6 +17,6 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "cilium-ipam", &mut script);
-    output::data(&String::from_utf8_lossy(&script))?;
+    output::script(&String::from_utf8_lossy(&script))?;
     Ok(Reached::Done)
 }

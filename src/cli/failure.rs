@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::Reached;
-use super::output::{talk, warn};
+use super::output::{data, talk, warn};
 use crate::cluster::{ClusterError, WriteError};
 use crate::plan::RefusalDocument;
 use crate::render::{Paint, printable};
@@ -113,8 +113,14 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
 
 /// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are pending.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    // With the colours that the streams may want.
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        talk(&text);
+        return ExitCode::FAILURE;
+    }
+    let _ = data(&text);
+    ExitCode::SUCCESS
 }
 
 fn stale(what: &str, differences: &[String]) -> String {

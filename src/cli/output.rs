@@ -1,4 +1,5 @@
-//! Printing: data to stdout, talk to stderr, without colours where they do not belong.
+//! Printing: data to stdout, talk to stderr, without colours where they do not belong. Nothing else in the terminal program prints, so that
+//! no text of others reaches a terminal or a CI log as more than text.
 
 use std::io::Write;
 
@@ -9,6 +10,11 @@ use crate::run::Loaded;
 
 /// Data. Colours are stripped unless stdout is a terminal that wants them.
 pub(super) fn data(text: &str) -> std::io::Result<()> {
+    script(&render::log_text(text))
+}
+
+/// Data of our own making, such as a shell script, that must stay as it is to the byte.
+pub(super) fn script(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
@@ -58,7 +64,7 @@ pub(super) fn json_text(value: &impl Serialize) -> std::io::Result<String> {
 
 /// Talk. A stderr that is gone cannot be told about it.
 pub(super) fn talk(text: &str) {
-    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+    let _ = anstream::stderr().lock().write_all(render::log_text(text).as_bytes());
 }
 
 /// A line of talk.

@@ -3,6 +3,7 @@
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::examination::sentences;
+use super::log_command::xml_without_commands;
 use super::text::printable;
 use crate::model::{Finding, Severity};
 
@@ -32,5 +33,6 @@ pub fn junit(findings: &[Finding], fails: Option<Severity>) -> Result<String, St
     }
     let mut report = Report::new("cilium-ipam");
     report.add_test_suite(suite);
-    report.to_string().map_err(|error| error.to_string())
+    let xml = report.to_string().map_err(|error| error.to_string())?;
+    Ok(xml_without_commands(&xml).into_owned())
 }

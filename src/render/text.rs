@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::log_command::json_without_commands;
+
 /// Colours of the terminal; the program that prints strips them where they do not belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
@@ -50,25 +52,33 @@ pub fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("{grouped} {one}") } else { format!("{grouped} {one}s") }
 }
 
-/// Control characters, and invisible ones that change the direction or the look of what follows.
-fn is_harmful(c: char) -> bool {
+/// Control characters, and invisible ones that change the direction or the look of what follows: Unicode's Default_Ignorable_Code_Point
+/// among them, which some programs pass over when they compare.
+pub(super) fn is_harmful(c: char) -> bool {
     let invisible = matches!(
         c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
     );
     invisible || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// JSON text with what is harmful spelled out, which means the same: outside of its strings there is none of it.
+/// `\u0041`, as JSON has it.
+pub(super) fn unicode_escape(c: char) -> String {
+    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+}
+
+/// JSON text with what is harmful spelled out, which means the same: outside of its strings there is none of it. No part of it is a command
+/// of a CI system.
 pub fn harmless_json(json: &str) -> Cow<'_, str> {
+    let json = json_without_commands(json);
     if !json.contains(is_harmful) {
-        return Cow::Borrowed(json);
+        return json;
     }
-    let mut units = [0; 2];
-    let mut spelled =
-        |c: char| -> String { c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect() };
-    Cow::Owned(json.chars().map(|c| if is_harmful(c) { spelled(c) } else { c.to_string() }).collect())
+    let spell = |c: char| if is_harmful(c) { unicode_escape(c) } else { c.to_string() };
+    Cow::Owned(json.chars().map(spell).collect())
 }
 
 /// Text that may hold anything, made harmless for a terminal: what is harmful is spelled out.

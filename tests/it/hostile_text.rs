@@ -2,8 +2,37 @@
 
 use super::support::{Folder, KUBERNETES, cluster, pool};
 
-/// Colours, a title, the direction of text, invisible tags, markup and links. JSON escapes, so that they fit into a cluster file.
-const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example"#;
+/// Colours, a title, the direction of text, invisible tags, markup, links and commands for CI systems. JSON escapes, so that they fit into a
+/// cluster file.
+const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example\n::set-output name=a::b\n  ::add-mask::c ##[set-output name=a;]b #\ufe0f#[x] ##vso[task.setvariable variable=a]b ##teamcity[a] travis_fold:start:a section_start:1:a\r\u001b[0K\n--- a\n+++ b"#;
+
+/// Of which other hostile text is made.
+const PIECES: [&str; 24] = [
+    "##",
+    "#",
+    "[",
+    "]",
+    "vso[",
+    "teamcity[a",
+    "set-output name=a",
+    "::",
+    ":",
+    "error::",
+    "\n",
+    "\r\n",
+    "\r",
+    " ",
+    "\t",
+    "\u{1b}[0m",
+    "\u{1b}[0K",
+    "\u{fe0f}",
+    "é",
+    "--- ",
+    "+++",
+    "travis_fold:",
+    "section_end:1",
+    "\"",
+];
 
 fn address_pool(name: &str, cidr: &str) -> String {
     format!(
@@ -32,8 +61,32 @@ fn harmful(c: char) -> bool {
     invisible || (c.is_control() && c != '\n' && c != '\t')
 }
 
-fn folder() -> Folder {
-    let h = HOSTILE;
+/// Whether a CI system takes the line, or what of it such a system may compare, for a command. GitHub, Azure, TeamCity, Travis CI, GitLab and
+/// Buildkite.
+fn is_command(line: &str) -> bool {
+    let plain: String = line.chars().filter(char::is_ascii).collect();
+    let is_other = |line: &str| {
+        let start = line.trim_start();
+        start.strip_prefix("::").is_some_and(|rest| rest.contains("::"))
+            || ["##[", "##vso[", "##teamcity["].iter().any(|marker| line.contains(marker))
+    };
+    let sections = ["travis_fold:", "travis_time:", "section_start:", "section_end:"];
+    let groups = ["--- ", "+++ ", "~~~ ", "^^^ "];
+    is_other(line)
+        || is_other(&plain)
+        || sections.iter().any(|section| line.contains(section))
+        || groups.iter().any(|group| line.starts_with(group))
+}
+
+/// A few of the pieces, with JSON's escapes.
+fn made_of_pieces(random: &mut fastrand::Rng) -> String {
+    let text: String = (0..12).filter_map(|_| random.choice(PIECES)).collect();
+    let json = serde_json::to_string(&text).unwrap();
+    json[1..json.len() - 1].to_owned()
+}
+
+/// A world with this text in every free field; it has JSON's escapes.
+fn folder(h: &str) -> Folder {
     let cidr = "network.cilium.io/ipv4-pod-cidr";
     let manager = format!(
         r#"[{{"manager":"{h}","operation":"Update","time":"{h}","fieldsV1":{{"f:metadata":{{"f:annotations":{{"f:{cidr}":{{}}}}}}}}}}]"#
@@ -156,14 +209,15 @@ fn folder() -> Folder {
     );
     let settings =
         format!(r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true","enable-bgp-control-plane":"true""#);
-    let yaml = format!("metadata: {{name: z, labels: {{a: \"{}\"}}}}", HOSTILE.replace("\\uDB40\\uDC41", ""));
+    let yaml = format!("metadata: {{name: z, labels: {{a: \"{}\"}}}}", h.replace("\\uDB40\\uDC41", ""));
+    let comment: String = h.replace("\\n", " ").replace("\\u", "u");
     Folder::new(&[
         ("cluster.json", &cluster("1.19.3", &settings, &items)),
         ("pools/a.yaml", &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}")),
         (
             "bad/a.yaml",
             &format!(
-                "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\n{yaml}\nspec: {{cidrs: [\"{}\"], \"{}\": 1}}\n",
+                "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\n{yaml}\nspec: {{cidrs: [\"{}\"], \"{}\": 1}} # {comment}\n",
                 "\\e[31m\\u202e<script>", "\\e[31m\\u202e<b>"
             ),
         ),
@@ -176,52 +230,83 @@ fn folder() -> Folder {
     ])
 }
 
+/// Commands, and the exit codes that they have with [`HOSTILE`] text.
+const COMMANDS: [(&[&str], i32); 31] = [
+    (&["plan", "--full", "--cluster", "cluster.json"], 0),
+    (&["plan", "-o", "json", "--cluster", "cluster.json"], 0),
+    (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 0),
+    (&["show", "nodes", "--cluster", "cluster.json"], 0),
+    (&["show", "nodes", "-o", "json", "--cluster", "cluster.json"], 0),
+    (&["show", "pools", "--cluster", "cluster.json"], 0),
+    (&["show", "lb", "--cluster", "cluster.json"], 0),
+    (&["show", "lb", "-o", "json", "--cluster", "cluster.json"], 0),
+    (&["snapshot", "--cluster", "cluster.json"], 0),
+    (&["doctor", "--cluster", "cluster.json"], 2),
+    (&["doctor", "-o", "json", "--cluster", "cluster.json"], 2),
+    (&["doctor", "-o", "sarif", "--cluster", "cluster.json"], 2),
+    (&["doctor", "-o", "junit", "--cluster", "cluster.json"], 2),
+    (&["doctor", "bad", "--cluster", "cluster.json"], 2),
+    (&["explain", "labels", "--cluster", "cluster.json"], 0),
+    (&["explain", "10.0.0.0/8", "--cluster", "cluster.json"], 0),
+    (&["explain", "\u{1b}[31m", "--cluster", "cluster.json"], 1),
+    (&["validate", "bad"], 3),
+    (&["validate", "bad", "-o", "json"], 3),
+    (&["validate", "no\n::error::pools ##[group]"], 3),
+    (&["plan", "bad", "--cluster", "cluster.json"], 3),
+    (&["plan", "bad", "-o", "markdown", "--cluster", "cluster.json"], 3),
+    (&["plan", "evil", "--cluster", "cluster.json"], 3),
+    (&["plan", "--no\n::error::such ##[group] \u{1b}[2K"], 1),
+    (&["plan", "--output", "\n::error::such ##[group] \u{1b}[2K"], 1),
+    (&["apply", "--auto-approve", "--cluster", "cluster.json"], 5),
+    (&["apply", "--auto-approve", "--waive", "lost-addresses=9", "--cluster", "cluster.json"], 0),
+    (&["apply", "version.json"], 1),
+    (&["apply", "field.json"], 1),
+    (&["plan", "--cluster", "list.json"], 8),
+    (&["plan", "--cluster", "claims.json"], 8),
+];
+
+#[track_caller]
+fn assert_harmless(command: &[&str], text: &str) {
+    let found = text.chars().find(|c| harmful(*c));
+    assert!(found.is_none(), "{command:?} prints {found:?}:\n{}", text.escape_debug());
+    let found = text.lines().find(|line| is_command(line));
+    assert!(found.is_none(), "{command:?} prints a command: {found:?}");
+}
+
 #[test]
 fn nothing_harmful_is_printed_anywhere() {
-    let folder = folder();
-    let on = ["--cluster", "cluster.json"];
-    let commands: [(&[&str], i32); 21] = [
-        (&["plan", "--full"], 0),
-        (&["plan", "-o", "json"], 0),
-        (&["plan", "-o", "markdown"], 0),
-        (&["show", "nodes"], 0),
-        (&["show", "nodes", "-o", "json"], 0),
-        (&["show", "pools"], 0),
-        (&["show", "lb"], 0),
-        (&["show", "lb", "-o", "json"], 0),
-        (&["doctor"], 2),
-        (&["doctor", "-o", "json"], 2),
-        (&["doctor", "-o", "sarif"], 2),
-        (&["doctor", "-o", "junit"], 2),
-        (&["doctor", "bad"], 2),
-        (&["explain", "labels"], 0),
-        (&["explain", "10.0.0.0/8"], 0),
-        (&["explain", "\u{1b}[31m"], 1),
-        (&["plan", "bad"], 3),
-        (&["plan", "bad", "-o", "markdown"], 3),
-        (&["plan", "evil"], 3),
-        (&["apply", "--auto-approve"], 5),
-        (&["apply", "--auto-approve", "--waive", "lost-addresses=9"], 0),
-    ];
-    let commands = commands.into_iter().map(|(command, code)| ([command, &on[..]].concat(), code));
-    let failing: [(&[&str], i32); 4] = [
-        (&["apply", "version.json"], 1),
-        (&["apply", "field.json"], 1),
-        (&["plan", "--cluster", "list.json"], 8),
-        (&["plan", "--cluster", "claims.json"], 8),
-    ];
-    for (command, code) in commands.chain(failing.map(|(command, code)| (command.to_vec(), code))) {
-        let ran = folder.run(&command).expect(code);
+    let folder = folder(HOSTILE);
+    let mut said = String::new();
+    for (command, code) in COMMANDS {
+        let ran = folder.run(command).expect(code);
         for text in [&ran.stdout, &ran.stderr] {
-            let found = text.chars().find(|c| harmful(*c));
-            assert!(found.is_none(), "{command:?} prints {found:?}:\n{}", text.escape_debug());
+            assert_harmless(command, text);
+            said.push_str(text);
+        }
+    }
+    for broken in
+        ["#\\#[set-output", "#\\#vso[task", "\\::set-output", "#\\u0023[set-output", "&#35;vso[", "&#58;:set-output"]
+    {
+        assert!(said.contains(broken), "the test reaches it: {broken}");
+    }
+}
+
+#[test]
+fn no_line_is_a_command_of_a_ci_system() {
+    let mut random = fastrand::Rng::with_seed(19);
+    for _ in 0..4 {
+        let folder = folder(&made_of_pieces(&mut random));
+        for (command, _) in COMMANDS {
+            let ran = folder.run(command);
+            assert_harmless(command, &ran.stdout);
+            assert_harmless(command, &ran.stderr);
         }
     }
 }
 
 #[test]
 fn markdown_has_no_markup_but_ours() {
-    let folder = folder();
+    let folder = folder(HOSTILE);
     let text = folder.run(&["plan", "-o", "markdown", "--cluster", "cluster.json"]).expect(0).stdout
         + &folder.run(&["plan", "bad", "-o", "markdown", "--cluster", "cluster.json"]).expect(3).stdout;
     assert!(text.contains("&lt;script&gt;"), "the test reaches it: {text}");

@@ -102,6 +102,20 @@ fn addresses_are_read_in_one_place() {
 }
 
 #[test]
+fn only_one_file_of_the_terminal_program_prints() {
+    let doors = ["println!", "print!(", "io::stdout()", "io::stderr()", "anstream::", ".print()"];
+    // What the node's plugins say goes to a runtime, not into the log of a CI job.
+    let others = ["plugin", "handover", "nic", "bin"].map(|room| repository().join("src").join(room));
+    for file in sources(&repository().join("src")) {
+        let is_other = others.iter().any(|room| file.starts_with(room)) || file.ends_with("cli/output.rs");
+        let text = std::fs::read_to_string(&file).unwrap();
+        for line in without_tests(&text).lines().filter(|line| !is_other && !line.contains("is_terminal()")) {
+            assert!(!doors.iter().any(|door| line.contains(door)), "{}: {line}", file.display());
+        }
+    }
+}
+
+#[test]
 fn only_the_code_map_knows_features() {
     for file in sources(&repository().join("src")) {
         let text = std::fs::read_to_string(&file).unwrap();
