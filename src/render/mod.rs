@@ -13,6 +13,7 @@ mod junit;
 mod log_command;
 mod manifest_diff;
 mod markdown;
+mod markup;
 mod table;
 mod text;
 

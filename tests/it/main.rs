@@ -24,6 +24,7 @@ mod lb_undo;
 mod living;
 mod lock;
 mod mapped;
+mod markdown;
 mod misplaced;
 mod multi_pool;
 mod neutron;

@@ -1,0 +1,203 @@
+//! Text of others as Markdown of Git hosts: shown as it is, and never a link, a mention, a reference or markup.
+//!
+//! GitHub, GitLab and Gitea look for mentions and references in the text of the rendered page, so escapes do not stop them. All of them leave
+//! code alone. So plain words stay text, and everything else goes into code spans, from which addresses and names can be copied as they are.
+
+use std::fmt;
+use std::mem::take;
+
+use super::log_command::inner_commands;
+use super::text::printable;
+
+/// Markdown, for a table cell or within a line, but not at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Markup(String);
+
+impl Markup {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Markup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name or a value.
+pub(super) fn code(text: &str) -> Markup {
+    let mut pieces = Pieces::default();
+    pieces.code(&printable(text));
+    pieces.markdown()
+}
+
+/// Names or values, each of which can be copied alone.
+pub(super) fn codes<'t>(texts: impl IntoIterator<Item = &'t String>) -> Markup {
+    let all: Vec<String> = texts.into_iter().map(|text| code(text).0).collect();
+    Markup(all.join(" "))
+}
+
+/// Sentences. Backticks in pairs mark code.
+pub(super) fn prose(text: &str) -> Markup {
+    Pieces::of(text).markdown()
+}
+
+/// Several of them, in which a backtick of one pairs with none of another.
+pub(super) fn list(texts: &[String]) -> Markup {
+    let all: Vec<String> = texts.iter().map(|text| prose(text).0).collect();
+    Markup(all.join("; "))
+}
+
+/// Sentences in raw HTML, in which Markdown means nothing.
+pub(super) fn html(text: &str) -> String {
+    Pieces::of(text).html()
+}
+
+enum Piece {
+    Words(String),
+    Code(String),
+}
+
+/// Two pieces of code never stand side by side: their backticks would run together.
+#[derive(Default)]
+struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    fn of(text: &str) -> Pieces {
+        let text = printable(text);
+        let mut parts: Vec<&str> = text.split('`').collect();
+        let unpaired = if parts.len().is_multiple_of(2) { parts.pop() } else { None };
+        let mut pieces = Pieces::default();
+        for (index, part) in parts.into_iter().enumerate() {
+            match index % 2 == 1 {
+                // Nothing between them, so they are text. They keep the words around them apart.
+                true if part.trim().is_empty() => pieces.code("``"),
+                true => pieces.code(part),
+                false => pieces.prose(part),
+            }
+        }
+        if let Some(last) = unpaired {
+            pieces.code("`");
+            pieces.prose(last);
+        }
+        pieces
+    }
+
+    fn words(&mut self, words: &str) {
+        match self.0.last_mut() {
+            _ if words.is_empty() => {}
+            Some(Piece::Words(before)) => before.push_str(words),
+            _ => self.0.push(Piece::Words(words.to_owned())),
+        }
+    }
+
+    /// White space becomes a single space, as a page shows it; none is left at the ends, where it would not be shown.
+    fn code(&mut self, code: &str) {
+        let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
+        match self.0.last_mut() {
+            _ if code.is_empty() => {}
+            Some(Piece::Code(before)) => before.push_str(&code),
+            _ => self.0.push(Piece::Code(code)),
+        }
+    }
+
+    fn prose(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let end = rest.find(|d: char| d.is_whitespace() != c.is_whitespace()).unwrap_or(rest.len());
+            let (token, tail) = rest.split_at(end);
+            if c.is_whitespace() {
+                self.words(" ")
+            } else {
+                self.token(token)
+            }
+            rest = tail;
+        }
+    }
+
+    /// What stands between white space: punctuation around a word that may be plain.
+    fn token(&mut self, token: &str) {
+        if is_sign(token) {
+            return self.words(token);
+        }
+        let core = token.trim_start_matches(['(', '"', '\'']);
+        let (before, core) = token.split_at(token.len() - core.len());
+        let end = core.trim_end_matches(['.', ',', ';', ')', '"', '\'', '?', '…']);
+        // The colon of a sentence; two are the end of an address.
+        let end = end.strip_suffix(':').filter(|end| !end.ends_with(':')).unwrap_or(end);
+        let (core, after) = core.split_at(end.len());
+        self.words(before);
+        if is_plain(core) {
+            self.words(core)
+        } else {
+            self.code(core)
+        }
+        self.words(after);
+    }
+
+    fn markdown(self) -> Markup {
+        let text = |piece: Piece| match piece {
+            Piece::Words(words) => words.replace('>', "&gt;"),
+            Piece::Code(code) => code_with(&code, |code| format!("`{code}`")),
+        };
+        Markup(self.0.into_iter().map(text).collect())
+    }
+
+    fn html(self) -> String {
+        let text = |piece: Piece| match piece {
+            Piece::Words(words) => escaped(&words),
+            Piece::Code(code) => code_with(&code, |code| format!("<code>{}</code>", escaped(code))),
+        };
+        self.0.into_iter().map(text).collect()
+    }
+}
+
+/// Signs that stand alone in our sentences.
+fn is_sign(token: &str) -> bool {
+    ["->", "→", "=", "/", "·", "–", "—", "…"].contains(&token)
+}
+
+/// A word or a small number, without anything that a Git host could make more of.
+fn is_plain(core: &str) -> bool {
+    // From seven digits on, it may be the id of a commit.
+    let is_id = |part: &str| part.len() >= 7 && part.chars().all(|c| c.is_ascii_hexdigit());
+    let is_word = |part: &str| !part.is_empty() && part.chars().all(char::is_alphabetic) && !is_id(part);
+    let is_short = |part: &str| part.len() <= 6 && part.chars().all(|c| c.is_ascii_alphanumeric());
+    let is_number = |part: &str| (1..=3).contains(&part.len()) && part.chars().all(|c| c.is_ascii_digit());
+    let is_lowercase = !core.contains(char::is_uppercase);
+    is_short(core)
+        || core.split(['\'', '’']).all(is_word)
+        || core.split(',').all(is_number)
+        || is_lowercase && core.split('-').all(is_word)
+}
+
+/// The text in code spans, with a character reference between them for each character that cannot be in one: backticks would end it, pipes
+/// would end the table's cell, and some would make it a command of a CI system.
+fn code_with(text: &str, span: impl Fn(&str) -> String) -> String {
+    let commands = inner_commands(text);
+    let (mut markup, mut inside) = (String::new(), String::new());
+    for (at, c) in text.char_indices() {
+        if matches!(c, '`' | '|') || commands.contains(&at) {
+            markup.push_str(&padded(&take(&mut inside), &span));
+            markup.push_str(&format!("&#{};", u32::from(c)));
+        } else {
+            inside.push(c);
+        }
+    }
+    markup + &padded(&inside, &span)
+}
+
+/// Spaces at the ends of a code span may be taken away, so they go before and after it.
+fn padded(text: &str, span: impl Fn(&str) -> String) -> String {
+    let inner = text.trim();
+    if inner.is_empty() {
+        return text.to_owned();
+    }
+    let space = |is_there: bool| if is_there { " " } else { "" };
+    format!("{}{}{}", space(text.starts_with(' ')), span(inner), space(text.ends_with(' ')))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

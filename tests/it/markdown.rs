@@ -1,0 +1,348 @@
+//! The plan as Markdown, rendered as Git hosts do it: text of others stays text, whatever it says.
+
+use cilium_ipam::plan::{
+    DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument, RefusalDocument,
+    ServiceEffectDocument,
+};
+use cilium_ipam::render::{log_text, markdown, printable};
+use comrak::{Options, markdown_to_html};
+
+use super::support::{repository, run};
+
+/// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea, links, and what Markdown escapes with.
+const PIECES: [&str; 72] = [
+    "@octocat",
+    "@",
+    "@org/team",
+    "#12",
+    "#",
+    "GH-12",
+    "JIRA-7",
+    "owner/repo#3",
+    "!12",
+    "!",
+    "$12",
+    "$x$",
+    "%12",
+    "%\"m\"",
+    "~label",
+    "~~",
+    "&12",
+    "&epic",
+    "&#64;",
+    "&amp;",
+    "&lt;",
+    "[vulnerability:1]",
+    "^alert#1",
+    "*iteration:1",
+    "[[wiki]]",
+    "[a](http://a.example)",
+    "![a](x)",
+    "[^1]",
+    "[ ]",
+    "https://a.example/x",
+    "www.a.example",
+    "ftp://x",
+    "mailto:a@b.example",
+    "a@b.example",
+    "<b>",
+    "</code>",
+    "</details>",
+    "<!--",
+    "-->",
+    "<https://a.example>",
+    "deadbeef",
+    "0123456789abcdef0123456789abcdef01234567",
+    ":tada:",
+    ":",
+    "`",
+    "``",
+    "```",
+    "|",
+    "\\|",
+    "\\",
+    "\\`",
+    "*b*",
+    "**b**",
+    "_b_",
+    "==b==",
+    "||b||",
+    "{+b+}",
+    "- ",
+    "1. ",
+    "> ",
+    "\n",
+    "\r\n",
+    "\t",
+    " ",
+    "  ",
+    "é",
+    "10.0.0.0/24",
+    "fd00::/64",
+    "worker",
+    "##[group]x",
+    "pool",
+    "\u{200b}",
+];
+
+/// What a page's text, outside of code, must not hold. As simple as can be, and stricter than the filters of the hosts.
+fn reference(text: &str) -> Option<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_' || *c == '"');
+    let pairs = chars.iter().enumerate().filter(|(at, _)| is_word(chars.get(at + 1)));
+    for (at, sign) in pairs {
+        if "@#!$%~&^*".contains(*sign) {
+            return Some(chars[at..].iter().collect());
+        }
+    }
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    let is_id = |word: &&str| word.len() >= 7 && word.chars().all(|c| c.is_ascii_hexdigit());
+    if let Some(id) = words.into_iter().find(is_id) {
+        return Some(id.to_owned());
+    }
+    let is_ticket = |word: &&str| {
+        let split = word.rsplit_once('-').filter(|(name, _)| name.chars().any(|c| c.is_ascii_uppercase()));
+        split.is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let is_emoji = |word: &&str| word.split(':').skip(1).any(|name| !name.is_empty()) && word.matches(':').count() > 1;
+    let markers = ["://", "www.", "[", "]", "mailto:", "<", "\\", "{", "=="];
+    text.split_whitespace()
+        .find(|word| is_ticket(word) || is_emoji(word) || markers.iter().any(|marker| word.contains(marker)))
+        .map(str::to_owned)
+}
+
+/// As GitLab parses it, with more than any host turns on.
+fn options() -> Options<'static> {
+    let mut options = Options::default();
+    let on = &mut options.extension;
+    (on.table, on.autolink, on.strikethrough, on.tasklist, on.footnotes) = (true, true, true, true, true);
+    (on.inline_footnotes, on.superscript, on.description_lists, on.multiline_block_quotes) = (true, true, true, true);
+    (on.alerts, on.math_dollars, on.math_code, on.wikilinks_title_after_pipe, on.spoiler) =
+        (true, true, true, true, true);
+    (on.underline, on.highlight, on.insert, on.subtext) = (true, true, true, true);
+    options.parse.relaxed_autolinks = true;
+    options.render.r#unsafe = true;
+    options
+}
+
+/// A piece of a page: its text, and the elements that it is in.
+#[derive(Debug)]
+pub struct Node {
+    text: String,
+    inside: Vec<String>,
+}
+
+/// The text of a page, piece by piece. Fails on any element that the page should not have.
+fn nodes(html: &str) -> Vec<Node> {
+    const OURS: [&str; 17] = [
+        "h3", "p", "ul", "li", "strong", "code", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th",
+        "td", "br", "hr",
+    ];
+    let (mut nodes, mut inside, mut rest) = (Vec::new(), Vec::<String>::new(), html);
+    while let Some(at) = rest.find('<') {
+        let (text, tail) = rest.split_at(at);
+        nodes.push(Node { text: unescaped(text), inside: inside.clone() });
+        let (tag, after) = tail[1..].split_once('>').unwrap_or_else(|| panic!("no tag: {tail}"));
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        let (closes, name) = name.strip_prefix('/').map_or((false, name), |name| (true, name));
+        assert!(OURS.contains(&name), "<{tag}> in {html}");
+        if closes {
+            assert_eq!(inside.pop().as_deref(), Some(name), "{html}");
+        } else {
+            inside.push(name.to_owned());
+        }
+        rest = after;
+    }
+    assert!(inside.is_empty() && rest.trim().is_empty(), "{html}");
+    nodes
+}
+
+fn unescaped(html: &str) -> String {
+    let plain = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#124;", "|"),
+        ("&#96;", "`"),
+        ("&#35;", "#"),
+        ("&#58;", ":"),
+    ];
+    plain.iter().fold(html.to_owned(), |text, (from, to)| text.replace(from, to)).replace("&amp;", "&")
+}
+
+/// Text as a page shows it. Backticks in pairs mark code in our sentences, so they do not count.
+fn shown(text: &str) -> String {
+    printable(text).replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The texts of the cells, without the headings.
+fn cells(nodes: &[Node]) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut was_in = false;
+    for node in nodes {
+        let is_in = node.inside.iter().any(|element| element == "td");
+        match (was_in, is_in) {
+            (_, true) => cells.last_mut().unwrap().push_str(&node.text),
+            (true, false) => cells.push(String::new()),
+            (false, false) => {}
+        }
+        was_in = is_in;
+    }
+    cells.pop();
+    cells.iter().map(|cell| shown(cell)).collect()
+}
+
+/// A plan that has something of everything.
+fn plan() -> PlanDocument {
+    let planned = |example: &str| -> PlanDocument {
+        let (pools, cluster) = (format!("examples/{example}/pools"), format!("examples/{example}/cluster.yaml"));
+        let ran = run(repository(), &["plan", &pools, "--cluster", &cluster, "-o", "json"]).expect(0);
+        serde_json::from_value(ran.json()).unwrap()
+    };
+    let (mut plan, other) = (planned("fall-over"), planned("load-balancer-pins"));
+    plan.changes.extend(other.changes);
+    plan.findings.extend(other.findings);
+    let text = String::new;
+    let lost = LostAddressDocument { address: text(), when: "now".into(), certainty: "certain".into(), reason: text() };
+    let service = |loses| ServiceEffectDocument {
+        namespace: text(),
+        name: text(),
+        loses,
+        gains: vec![text()],
+        pending: vec![text()],
+    };
+    plan.services = vec![service(vec![lost]), service(Vec::new())];
+    plan.refusals = vec![RefusalDocument { rule: text(), message: text(), help: text(), waiver: None }];
+    let drift = DriftDocument {
+        kind: text(),
+        name: text(),
+        field: text(),
+        expected: text(),
+        seen: text(),
+        manager: Some(text()),
+        time: None,
+    };
+    plan.drift = vec![drift];
+    plan.waivers = vec![text()];
+    plan
+}
+
+/// The plan with this text wherever others may have written it.
+fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
+    let all = |origin: &mut Option<OriginDocument>| origin.iter_mut().for_each(|origin| origin.file = text.into());
+    (plan.source.directory, plan.source.revision) = (text.into(), Some(text.into()));
+    plan.waivers.fill(text.into());
+    for change in &mut plan.changes {
+        (change.name, change.write_path, change.reason) = (text.into(), text.into(), text.into());
+        (change.pool, change.after) = (Some(text.into()), vec![text.into()]);
+        if let EditDocument::AddressPool(Some(manifest)) = &mut change.edit {
+            manifest.labels.insert(text.to_owned(), text.to_owned());
+        }
+    }
+    for finding in &mut plan.findings {
+        (finding.rule, finding.message) = (text.into(), text.into());
+        all(&mut finding.origin);
+    }
+    for blocked in &mut plan.blocked {
+        (blocked.name, blocked.reason, blocked.unblock) = (text.into(), text.into(), text.into());
+    }
+    for drift in &mut plan.drift {
+        (drift.name, drift.field, drift.expected, drift.seen) = (text.into(), text.into(), text.into(), text.into());
+        drift.manager = Some(text.into());
+    }
+    for refusal in &mut plan.refusals {
+        (refusal.rule, refusal.message, refusal.help) = (text.into(), text.into(), text.into());
+    }
+    for service in &mut plan.services {
+        (service.namespace, service.name) = (text.into(), text.into());
+        service.gains.fill(text.into());
+        service.pending.fill(text.into());
+        service.loses.iter_mut().for_each(|lost| (lost.address, lost.reason) = (text.into(), text.into()));
+    }
+    plan
+}
+
+/// Fails on a page with a reference, or markup that is not ours; gives its text.
+#[track_caller]
+pub fn assert_text_only(page: &str) -> Vec<Node> {
+    assert!(page.len() <= 65_535);
+    assert_eq!(log_text(page), page, "nothing in it is a command of a CI system");
+    // GitLab and bots obey these where a line starts with them.
+    assert!(!page.lines().any(|line| line.starts_with('/')), "{page}");
+    let nodes = nodes(&markdown_to_html(page, &options()));
+    for node in &nodes {
+        let is_code = node.inside.iter().any(|element| element == "code" || element == "pre");
+        let found = if is_code { None } else { reference(&node.text) };
+        assert!(found.is_none(), "{found:?} in {:?} of\n{page}", node.text);
+    }
+    nodes
+}
+
+#[test]
+fn text_of_others_is_never_a_reference_or_markup() {
+    let plan = plan();
+    let mut random = fastrand::Rng::with_seed(19);
+    let alone = PIECES.iter().map(|piece| (*piece).to_owned());
+    let mixed = (0..150).map(|_| (0..random.usize(2..10)).filter_map(|_| random.choice(PIECES)).collect::<String>());
+    for text in alone.chain(mixed.collect::<Vec<_>>()) {
+        let page = markdown(&with_text(plan.clone(), &text));
+        let nodes = assert_text_only(&page);
+        // A row for each node that changes: name, block, write path, reason.
+        let cells = cells(&nodes);
+        let row = vec![shown(&text); 4];
+        assert!(
+            cells.windows(4).any(|window| window == row),
+            "{text:?} is not shown as {row:?} but {cells:?} in\n{page}"
+        );
+    }
+}
+
+#[test]
+fn names_and_addresses_can_be_copied() {
+    let page = markdown(&plan());
+    let nodes = assert_text_only(&page);
+    let code: Vec<&str> = nodes
+        .iter()
+        .filter(|node| node.inside.iter().any(|element| element == "code"))
+        .map(|node| node.text.as_str())
+        .collect();
+    for copied in
+        ["worker-3", "10.21.0.0/24", "rack-a", "node-spec", "pool-exhausted", "infra/dns-tcp", "2001:db8:7::10"]
+    {
+        assert!(code.contains(&copied), "{copied} in {code:?}");
+    }
+    assert!(page.contains("| lowest free block of pool overflow (rack-a is full) |"), "sentences are text: {page}");
+    assert!(!page.contains('\\'), "nothing shows escapes: {page}");
+}
+
+#[test]
+fn what_does_not_fit_is_named_whole_or_counted() {
+    let mut plan = plan();
+    let change = plan.changes.iter().find(|change| change.kind == "Node").unwrap().clone();
+    let pool = |number: usize| format!("a-pool-with-a-long-name-{number:03}");
+    let of = |pool: String| (0..400).map(move |node| (pool.clone(), node));
+    plan.changes = (0..60)
+        .flat_map(|number| of(pool(number)))
+        .map(|(pool, node)| {
+            let mut change = change.clone();
+            (change.pool, change.name) = (Some(pool), format!("a-node-with-a-long-name-{node:05}"));
+            change
+        })
+        .collect();
+    plan.source.directory = "d".repeat(4000);
+    let page = markdown(&plan);
+    assert_text_only(&page);
+    let line = page.lines().find(|line| line.starts_with("Too long for a comment")).unwrap();
+    let (_, names) = line.split_once(": ").unwrap();
+    let (names, rest) = names.split_once("; and ").unwrap();
+    let names: Vec<&str> = names.split("; ").collect();
+    let shown =
+        (0..60).filter(|number| page.contains(&format!("<details><summary>pool <code>{}</code>", pool(*number))));
+    let shown = shown.count();
+    assert!(
+        shown > 0 && names.iter().all(|name| name.starts_with("pool `a-pool-") && name.ends_with("changes")),
+        "{names:?}"
+    );
+    // The pools of the changes, and the blocked and drifted objects, the pins, the LoadBalancer pools and other effects, which fit.
+    assert_eq!(rest, format!("{} more parts", 60 - shown - names.len()));
+}
