@@ -12,35 +12,41 @@ const SHOWN: usize = 5;
 /// More of them that are named.
 const NAMED: usize = 10;
 
-/// Findings of which some are shown.
-pub(super) struct CutFindings<'f> {
-    /// Shown whole, in their order.
-    pub(super) shown: Vec<&'f Finding>,
-    /// By rule, those that are named or counted.
-    hidden: BTreeMap<(Severity, Rule), Vec<&'f Finding>>,
+/// Findings of which some are shown whole, in their order, and the others are named or counted by rule.
+pub(super) struct CutFindings<'f, F, R> {
+    pub(super) shown: Vec<&'f F>,
+    pub(super) hidden: BTreeMap<R, Vec<&'f F>>,
 }
 
 /// Cuts the findings of each rule.
-pub(super) fn cut(findings: &[Finding], detail: Detail) -> CutFindings<'_> {
+pub(super) fn cut_by<'f, F, R: Ord>(
+    findings: &'f [F],
+    detail: Detail,
+    rule: impl Fn(&'f F) -> R,
+) -> CutFindings<'f, F, R> {
     let limit = match detail {
         Detail::Short => SHOWN,
         Detail::Full => usize::MAX,
     };
-    let mut seen: BTreeMap<(Severity, Rule), usize> = BTreeMap::new();
+    let mut seen: BTreeMap<R, usize> = BTreeMap::new();
     let mut cut = CutFindings { shown: Vec::new(), hidden: BTreeMap::new() };
     for finding in findings {
-        let key = (finding.severity, finding.rule);
-        let of_rule = seen.entry(key).or_default();
+        let of_rule = seen.entry(rule(finding)).or_default();
         *of_rule += 1;
         match *of_rule <= limit {
             true => cut.shown.push(finding),
-            false => cut.hidden.entry(key).or_default().push(finding),
+            false => cut.hidden.entry(rule(finding)).or_default().push(finding),
         }
     }
     cut
 }
 
-impl CutFindings<'_> {
+/// Cuts the findings of each severity and rule.
+pub(super) fn cut(findings: &[Finding], detail: Detail) -> CutFindings<'_, Finding, (Severity, Rule)> {
+    cut_by(findings, detail, |finding| (finding.severity, finding.rule))
+}
+
+impl CutFindings<'_, Finding, (Severity, Rule)> {
     /// A line for each rule of which some findings are not shown.
     pub(super) fn rest(&self) -> impl Iterator<Item = String> {
         self.hidden.iter().map(|((severity, rule), findings)| {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::findings::cut_by;
 use super::human::{Detail, blocked_name, named, short_name};
 use super::human_lb::effect_parts;
 use super::human_misplaced::by_cause;
@@ -183,7 +184,12 @@ impl<'t> Page<'t> {
             let FindingDocument { severity, rule, message, .. } = finding;
             format!("\n- **{}** {}: {}{place}", prose(severity), code(rule), prose(message))
         };
-        self.list(&findings.iter().map(line).collect::<Vec<_>>(), 4, "finding");
+        let cut = cut_by(findings, Detail::Short, |finding| (&finding.severity, &finding.rule));
+        let more = cut.hidden.iter().map(|((severity, rule), findings)| {
+            format!("\n- … and {} of {}", count(findings.len(), &format!("further {severity}")), code(rule))
+        });
+        let lines: Vec<String> = cut.shown.iter().map(|finding| line(finding)).chain(more).collect();
+        self.list(&lines, 4, "finding");
         self.text.push('\n');
     }
 
