@@ -1,5 +1,6 @@
 //! Whether a saved plan is still what would be planned.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{ChangeDocument, Intent, PlanDocument};
@@ -38,9 +39,9 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     let mut differences = Vec::new();
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
-        let wanted = &match saved.intent {
-            Intent::Undo => lb::as_written_now(wanted, observed),
-            Intent::Files => wanted.clone(),
+        let wanted = &*match saved.intent {
+            Intent::Undo => Cow::Owned(lb::as_written_now(wanted, observed)),
+            Intent::Files => Cow::Borrowed(wanted),
         };
         let target = format!("{}/{}", wanted.kind, wanted.name);
         let now = planned.get(&target).copied();
@@ -58,22 +59,19 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     }
     differences.extend(newly_lost(saved, &changes, observed));
     if fresh.desired_digest != saved.source.digest || saved.intent == Intent::Undo {
-        differences.extend(planned.values().map(|change| {
-            let change = ChangeDocument::from(*change);
-            format!(
-                "{}/{}: not in the saved plan, would now {} ({})",
-                change.kind,
-                change.name,
-                would(&change),
-                change.reason
-            )
-        }));
+        differences.extend(planned.values().map(|change| not_saved(change)));
     }
     if differences.is_empty() {
         Staleness::Current { changes, further: planned.len(), done, gone }
     } else {
         Staleness::Stale(differences)
     }
+}
+
+fn not_saved(change: &Change) -> String {
+    let change = ChangeDocument::from(change);
+    let (kind, name, reason) = (&change.kind, &change.name, &change.reason);
+    format!("{kind}/{name}: not in the saved plan, would now {} ({reason})", would(&change))
 }
 
 /// Addresses that would go by now, and are not named in the saved plan.

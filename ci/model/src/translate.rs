@@ -91,6 +91,7 @@ impl Names {
                     operator_error: None,
                     owner: None,
                     keeper: None,
+                    authors: Vec::new(),
                 };
                 observed.cilium_nodes.insert(name.clone(), cilium_node.into());
             }
@@ -191,6 +192,7 @@ impl Names {
             hazard: Hazard::None,
             guard: ObjectVersion { uid: uid.to_string(), resource_version: version.to_string() },
             origin: None,
+            needs_approval: Vec::new(),
         }
     }
 

@@ -12,7 +12,7 @@ use super::foretell::Foretelling;
 use super::obstacle::LbObstacle;
 use super::{Effects, blocked, hidden};
 use crate::desired::Desired;
-use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolManifest, LbRules, NotRead, Translation};
+use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, LbRules, NotRead, Translation};
 use crate::model::{AddressPoolName, Hazard, ServiceName};
 use crate::net::Address;
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
@@ -103,6 +103,13 @@ struct Undoing<'u> {
     users: Users,
 }
 
+/// A pool as it is written.
+struct Written {
+    api: AddressPoolApi,
+    after: Option<AddressPoolManifest>,
+    translation: Translation,
+}
+
 impl Undoing<'_> {
     fn pool(
         &self,
@@ -112,11 +119,6 @@ impl Undoing<'_> {
     ) -> Option<Result<Change, Blocked>> {
         let name: AddressPoolName = wanted.name.parse().ok()?;
         let seen = self.observed.address_pools.get(name.as_str());
-        let (to, translation) = match to.map(|to| readable(to, &self.rules)).transpose() {
-            Ok(to) => to.map_or((None, Translation::None), |(to, translation)| (Some(to), translation)),
-            Err(why) => return Some(Err(blocked(Target::AddressPool(name), LbObstacle::NotRead(why), None))),
-        };
-        let to = to.as_ref();
         let is_readable = |manifest: &AddressPoolManifest| {
             manifest.spec.cidrs.iter().chain(&manifest.spec.blocks).all(|block: &AddressBlock| block.range().is_some())
         };
@@ -125,30 +127,42 @@ impl Undoing<'_> {
             Some(seen) => seen.is_ours(),
             None => to.is_some_and(AddressPoolManifest::is_ours),
         };
-        let is_done = || is(seen, to, from, &self.rules);
-        if !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) || is_done() {
+        if !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
             return None;
         }
-        let refused = to.and_then(|to| self.users.refuse(to, seen).err()).or_else(|| self.unreachable());
-        let api = match (refused, self.observed.address_pool_api()) {
-            (None, Some(api)) => api,
-            (obstacle, _) => {
-                let obstacle = obstacle.unwrap_or(LbObstacle::NotServed);
-                return Some(Err(blocked(Target::AddressPool(name), obstacle, None)));
-            }
+        let written = match self.written(to, seen) {
+            Ok(written) if is(seen, written.after.as_ref(), from, &self.rules) => return None,
+            Ok(written) => written,
+            Err(obstacle) => return Some(Err(blocked(Target::AddressPool(name), obstacle, None))),
         };
+        let Written { api, after, translation } = written;
         Some(Ok(Change::AddressPool(Box::new(AddressPoolChange {
             action: action(from, to),
             name,
             api,
             before: from.cloned(),
-            after: to.cloned(),
+            after,
             translation,
             author: None,
             hazard: hazard(from),
             guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
             origin: None,
         }))))
+    }
+
+    /// How a pool is written for the running Cilium, or why it must not be.
+    fn written(&self, to: Option<&AddressPoolManifest>, seen: Option<&SeenAddressPool>) -> Result<Written, LbObstacle> {
+        let (after, translation) = match to {
+            None => (None, Translation::None),
+            Some(to) => {
+                let (after, translation) = readable(to, &self.rules).map_err(LbObstacle::NotRead)?;
+                self.users.refuse(&after, seen)?;
+                (Some(after), translation)
+            }
+        };
+        self.unreachable().map_or(Ok(()), Err)?;
+        let api = self.observed.address_pool_api().ok_or(LbObstacle::NotServed)?;
+        Ok(Written { api, after, translation })
     }
 
     fn unreachable(&self) -> Option<LbObstacle> {
