@@ -35,7 +35,7 @@ struct NodeState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    Nobody,
+    Absent,
     Node,
     Predecessor,
 }
@@ -202,7 +202,7 @@ impl NodeState {
         let name = name(index);
         let mut metadata = json!({"name": name, "uid": format!("cilium-{name}"), "resourceVersion": "7"});
         let uid = match owner {
-            Owner::Nobody => None,
+            Owner::Absent => None,
             Owner::Node => Some(format!("uid-{name}")),
             Owner::Predecessor => Some(format!("older-{name}")),
         };
@@ -222,7 +222,7 @@ fn shown() -> impl Strategy<Value = Shown> {
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    let owners = prop::sample::select(vec![Owner::Nobody, Owner::Node, Owner::Predecessor]);
+    let owners = prop::sample::select(vec![Owner::Absent, Owner::Node, Owner::Predecessor]);
     let node = (shown(), shown(), shown(), prop::option::of((shown(), owners)));
     let node = node.prop_map(|(spec, newer, older, cilium_node)| NodeState { spec, newer, older, cilium_node });
     let modes = prop::sample::select(vec![
@@ -258,7 +258,7 @@ fn worlds() -> impl Strategy<Value = World> {
     })
 }
 
-/// An apply with nobody beside it.
+/// An apply with no other beside it.
 struct Run {
     plan: Plan,
     changes: Vec<Change>,

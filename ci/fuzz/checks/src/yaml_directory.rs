@@ -5,7 +5,7 @@ use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
 use cilium_ipam::model::{Finding, Origin, Severity};
 use cilium_ipam::observed::Observed;
 use cilium_ipam::plan::{PlanDocument, plan};
-use cilium_ipam::render::{diagnostics, finding_documents, markdown_findings};
+use cilium_ipam::render::{Detail, diagnostics, finding_documents, markdown_findings};
 
 use crate::harmless::{assert_harmless, assert_harmless_but_colours};
 use crate::{promises, worlds};
@@ -56,7 +56,7 @@ fn assert_findings(findings: &[Finding], documents: &Documents) {
         let related = finding.related.iter().map(|label| &label.origin);
         finding.origin.iter().chain(related).for_each(|origin| assert_place(origin, documents));
     }
-    assert_harmless_but_colours("the diagnostics", &diagnostics(findings, documents));
+    assert_harmless_but_colours("the diagnostics", &diagnostics(findings, documents, Detail::Full));
     let told = finding_documents(findings, documents);
     serde_json::to_string(&told).expect("findings are JSON");
     assert_harmless("the Markdown", &markdown_findings(&told));
