@@ -45,7 +45,7 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
     findings
 }
 
-/// What is worth knowing of the files when a person asks about them. Plans leave it out: it would be in nearly every one.
+/// Remarks on the files, for a person who asks about the files. Plans leave them out: nearly every plan would have one.
 pub fn advice(desired: &Desired) -> Vec<Finding> {
     labels::labels_of_kubelets(desired)
 }

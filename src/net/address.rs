@@ -1,7 +1,7 @@
 //! An address as text, by the one rule for IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2): `::ffff:10.0.0.1` is 10.0.0.1.
 //!
 //! Go's `net` package, and with it kubelet and Cilium's datapath, takes the two for one address; Go's `netip`, with which Cilium's
-//! LB-IPAM reads, takes them for two. Taking them for one never gives an address that somebody else may have.
+//! LB-IPAM reads, takes them for two. Taking them for one never gives an address that something else may have.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

@@ -63,7 +63,7 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether somebody else may define any kind there: Knative has a Service, Longhorn a Node. Kubernetes' own groups have no dot, or
+/// Whether other projects define kinds there: Knative has a Service, Longhorn a Node. Kubernetes' own groups have no dot, or
 /// end in `.k8s.io`.
 fn is_group_of_others(group: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io") && group != "cilium.io"

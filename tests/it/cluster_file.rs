@@ -130,7 +130,7 @@ fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
         ),
         (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""node""#), "is a `node`; did you mean `Node`?"),
         (format!(r#"{{"apiVersion":"v1","kind":"List","items":[{cilium_node}]}}"#), "item 6 of its list is a `List`"),
-        ("7".to_owned(), "item 6 of its list is no object of Kubernetes"),
+        ("7".to_owned(), "item 6 of its list is not a Kubernetes object"),
     ];
     for (item, message) in cases {
         let folder = folder("1.19.3", KUBERNETES, &[node("n", "a", ""), item.clone()], &[pool("a", POOL)]);

@@ -60,9 +60,9 @@ impl ItemHead {
     /// Reads the head of an item.
     ///
     /// # Errors
-    /// An item that is no object, in words that fit behind its number.
+    /// An item that is not an object, in words that fit behind its number.
     pub(super) fn read(item: &str) -> Result<ItemHead, String> {
-        serde_json::from_str(item).map_err(|error| format!("is no object of Kubernetes: {error}"))
+        serde_json::from_str(item).map_err(|error| format!("is not a Kubernetes object: {error}"))
     }
 
     fn kind(&self) -> &str {
