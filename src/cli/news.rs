@@ -184,8 +184,13 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::Waiting(Waiting { nodes, activity, for_a_person, refusals, blocked }) => {
             let waits = for_a_person.iter().map(|change| {
                 let WaitingChange { target, hazard, needs_approval } = change;
-                let needs_approval: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
-                json!({"kind": target.kind(), "name": target.name(), "hazard": hazard_text(*hazard, *activity), "needs_approval": needs_approval})
+                let hazard = hazard_text(*hazard, *activity);
+                let mut object = json!({"kind": target.kind(), "name": target.name(), "hazard": hazard});
+                if !needs_approval.is_empty() {
+                    let blocks: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
+                    object["needs_approval"] = blocks.into();
+                }
+                object
             });
             let blocked = blocked
                 .iter()

@@ -102,7 +102,8 @@ fn what_cannot_be_taken_back_is_in_the_undo_plan_of_the_rest() {
     assert!(said.contains("Undo plan, takes back 1 of 2 changes: undo.json"), "{said}");
     let plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
     assert!(plan["blocked"][0]["unblock"].as_str().unwrap().contains("re-create its Node object"));
-    assert!(undo(&folder, 0).contains("Node/n2: it keeps 10.20.1.0/24"));
+    let told = undo(&folder, 0);
+    assert!(told.contains("! n2\n") && told.contains("it keeps 10.20.1.0/24"), "{told}");
 }
 
 #[test]
