@@ -142,6 +142,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::File { .. } => "make one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
+        | ClusterError::Outdated { .. }
         | ClusterError::Held { .. }
         | ClusterError::Claims(_)
         | ClusterError::Locked { .. } => "",

@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::progress::fault;
 use super::{Format, Reached, output};
 use crate::apply::Outcome;
+use crate::cluster::Rollback;
 use crate::desired::Activity;
 use crate::model::{Hazard, Severity};
 use crate::plan::ChangeDocument;
@@ -113,11 +114,18 @@ fn human(news: &News<'_>) -> String {
             let what = format!("{target}: somebody undoes what is written; left alone for {} s", pause.as_secs());
             line(Paint::Red.on("undone"), &printable(&what))
         }
+        News::RolledBack(rollback) => line(Paint::Red.on("rolled back"), &rollback_text(rollback)),
         News::Trouble(why) => line(Paint::Red.on("trouble"), &printable(why)),
         News::Recovered => line(Paint::Green.on("recovered"), ""),
         News::Leads => line(Paint::Bold.on("leads"), ""),
         News::StandsBy(why) => line("stands by".to_owned(), &printable(why)),
     }
+}
+
+fn rollback_text(rollback: &Rollback) -> String {
+    let Rollback { from, to, forgotten } = rollback;
+    let blocks = count(forgotten.len(), "block");
+    format!("the cluster went back from resourceVersion {from} to {to}; {blocks} that it forgot are quarantined for their nodes")
 }
 
 fn human_waiting(waiting: &Waiting) -> String {
@@ -205,6 +213,11 @@ fn as_json(news: &News<'_>) -> Option<Value> {
             json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
         }
         News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => return None,
+        News::RolledBack(Rollback { from, to, forgotten }) => {
+            let forgotten: Vec<Value> =
+                forgotten.iter().map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()})).collect();
+            json!({"event": "rolled-back", "from": from, "to": to, "quarantined": forgotten})
+        }
         News::Trouble(why) => json!({"event": "trouble", "why": why}),
         News::Recovered => json!({"event": "recovered"}),
         News::Leads => json!({"event": "leads"}),

@@ -15,7 +15,7 @@ use super::news::Announcer;
 use super::rails::Rails;
 use super::target::Target;
 use super::{Common, Format, Reached, valid};
-use crate::cluster::Opening;
+use crate::cluster::{Mirror, Opening};
 use crate::run::{Directory, News, Reach, Server, Telemetry, Watch, load, watch};
 
 /// Keep a cluster as the files say.
@@ -74,12 +74,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         }
     };
     let mut hear = |news: News<'_>| {
-        told.iter().for_each(|told| told.telemetry.hear(&news));
+        told.iter().for_each(|told| told.hear(&news));
         announcer.hear(&news);
     };
+    let mirror = Mirror::new(cluster);
     tokio::select! {
+        never = mirror.keep() => match never {},
         never = serve(told.as_ref()) => match never {},
-        () = watch(cluster, watching, first, ending, &mut hear) => {}
+        () = watch(&mirror, watching, first, ending, &mut hear) => {}
     }
     announcer.finish()
 }
@@ -91,13 +93,19 @@ struct Told {
 }
 
 impl Told {
+    fn hear(&self, news: &News<'_>) {
+        self.telemetry.hear(news);
+        if matches!(news, News::Planned(_)) {
+            self.telemetry.ready();
+        }
+    }
+
     async fn listening(address: SocketAddr, announcer: &mut Announcer) -> Result<Told, Failure> {
         let server = Server::bind(address).await?;
         announcer.listening(server.address()?)?;
         let telemetry = Arc::new(Telemetry::default());
-        // What is asked for was read, and there is no other one who could do it.
+        // There is no other one who could do it.
         telemetry.hear(&News::Leads);
-        telemetry.ready();
         Ok(Told { telemetry, server })
     }
 }

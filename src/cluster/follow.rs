@@ -27,8 +27,25 @@ pub enum Following {
     Lost(String),
 }
 
+/// What the server's store has of an object, which may be something else than what the server lists from its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// This resourceVersion.
+    At(u64),
+    /// No such object.
+    Absent,
+    /// The server does not show it to us.
+    Hidden,
+}
+
 /// A cluster that tells what happens.
 pub trait Follow: Cluster {
+    /// The claims in the server's store.
+    ///
+    /// # Errors
+    /// A cluster that does not answer, or answers nonsense.
+    fn stored_claims(&self) -> impl Future<Output = Result<Stored, ClusterError>> + Send;
+
     /// Hears everything that happens to the objects of a kind after the resourceVersion `from`.
     ///
     /// # Errors

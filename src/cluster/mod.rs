@@ -24,9 +24,9 @@ use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError, Understood};
 
 pub use file::{FileCluster, Opening, replace as replace_file, replace_private as replace_private_file};
-pub use follow::{Follow, Following, Notice};
+pub use follow::{Follow, Following, Notice, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
-pub use mirror::{Direct, Mirror, Snapshot, Touched};
+pub use mirror::{Direct, Mirror, Rollback, Snapshot, Touched};
 pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
 pub use write::{Operation, Target, Write, WriteError, Written};
@@ -71,6 +71,14 @@ pub enum ClusterError {
         list: u64,
         /// That of the claims.
         claims: u64,
+    },
+    /// A server whose store went back in time while it ran: what it lists is no more.
+    #[error(
+        "the API server lists claims at resourceVersion {listed} that its store does not have: where etcd was restored, restart every kube-apiserver"
+    )]
+    Outdated {
+        /// The resourceVersion in the list.
+        listed: u64,
     },
     /// An answer that makes no sense.
     #[error("the cluster sent something else than a list of {resource}: {message}")]

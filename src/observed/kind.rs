@@ -103,6 +103,11 @@ impl ObservedKind {
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
 
+    /// Whether it is a Node or a CiliumNode.
+    pub fn shows_pod_cidrs(self) -> bool {
+        matches!(self, ObservedKind::Node | ObservedKind::CiliumNode)
+    }
+
     /// Plural name with group, as `kubectl` takes it.
     pub fn resource(self) -> &'static str {
         match self {

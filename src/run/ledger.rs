@@ -6,8 +6,10 @@ use jiff::SignedDuration;
 
 use super::Loaded;
 use crate::claims::{Claims, Conflict};
-use crate::cluster::{Cluster, Write, WriteError};
-use crate::observed::{ObjectVersion, Observed};
+use crate::cluster::{Cluster, ClusterError, Listener, Moment, Write, WriteError};
+use crate::model::NodeName;
+use crate::net::Block;
+use crate::observed::{KeptClaims, OWN_NAMESPACE, ObjectVersion, Observed, ObservedKind, ReadError, Reader};
 use crate::plan::{Change, NodeChange, claim_changes, settle_applied};
 
 /// The claims as they were when the cluster was observed, and as this round changed them since. That nobody else did is what the
@@ -22,6 +24,35 @@ pub(super) struct Ledger<'l, C> {
     /// What is in force.
     claims: Claims,
     version: Option<ObjectVersion>,
+}
+
+/// Quarantines blocks for their nodes, whatever else is claimed: a cluster that went back in time does not show them, and they are in use.
+///
+/// # Errors
+/// The claims cannot be read or replaced.
+pub(super) async fn quarantine_forgotten<C: Cluster>(
+    cluster: &C,
+    forgotten: &BTreeMap<Block, NodeName>,
+    loaded: &Loaded,
+) -> Result<(), ClusterError> {
+    let mut reader = Reader::default();
+    let mut listener = Objects(&mut reader);
+    cluster.list(ObservedKind::Claims, OWN_NAMESPACE, &Moment::Latest, &mut listener).await?;
+    let KeptClaims { mut claims, version } = reader.finish(cluster.now()).claims;
+    for (block, node) in forgotten {
+        claims.rest(*block, node, cluster.now(), loaded.desired.policy.quarantine);
+    }
+    let write = Write::claims(&claims, loaded.revision.as_deref(), version.as_ref());
+    cluster.write(&write).await.map(drop).map_err(ClusterError::Claims)
+}
+
+/// Reads claims.
+struct Objects<'r>(&'r mut Reader);
+
+impl Listener for Objects<'_> {
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        self.0.object(ObservedKind::Claims, json)
+    }
 }
 
 impl<'l, C: Cluster> Ledger<'l, C> {

@@ -35,6 +35,7 @@ mod properties;
 mod properties_applied;
 mod rails;
 mod readme;
+mod restore;
 mod revision;
 mod running;
 mod saved_plans;

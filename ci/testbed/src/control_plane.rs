@@ -20,6 +20,7 @@ use crate::folder::RunFolder;
 use crate::kubeconfig::kubeconfig;
 use crate::process::{Ending, Server, free_port, with_free_ports};
 use crate::programs::{Program, Programs};
+use crate::snapshot::{Revision, Snapshot};
 use crate::wait::wait_until;
 
 /// Takes 3 s alone; a test run on a busy machine starts several.
@@ -31,8 +32,9 @@ pub(crate) const SERVER_KEY: &str = "server.key";
 const ACCOUNT_KEY: &str = "service-account.key";
 const ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 const TOKENS: &str = "tokens.csv";
+pub(crate) const ETCD_DATA: &str = "etcd";
 /// etcd insists on addresses to advertise, but a single member has nobody to tell them to.
-const NOBODY: &str = "http://127.0.0.1:1";
+pub(crate) const NOBODY: &str = "http://127.0.0.1:1";
 /// A documentation address: loopback is refused, and a test in a network namespace has no other.
 const ADVERTISED: &str = "192.0.2.1";
 
@@ -120,6 +122,51 @@ impl ControlPlane {
     /// When the API server does not get ready again.
     pub fn restart_etcd(&mut self, ending: Ending) -> Result<()> {
         self.etcd.restart(ending)?;
+        self.wait_ready()
+    }
+
+    /// Saves a snapshot of etcd while it runs.
+    ///
+    /// # Errors
+    /// When `etcdctl` was not built or fails.
+    pub fn save_snapshot(&self, programs: &Programs) -> Result<Snapshot> {
+        Snapshot::save(programs, self.folder.path(), &etcd_url(self.folder.path()))
+    }
+
+    /// Ends kube-apiserver and etcd, restores a snapshot, and starts both again on it, as one does after a disaster. `while_down` runs
+    /// before they start.
+    ///
+    /// # Errors
+    /// When `etcdutl` was not built or fails, or the API server does not get ready again.
+    pub fn restore(
+        &mut self,
+        programs: &Programs,
+        snapshot: &Snapshot,
+        revision: Revision,
+        while_down: impl FnOnce(),
+    ) -> Result<()> {
+        self.apiserver.end(Ending::Terminated);
+        self.etcd.end(Ending::Terminated);
+        snapshot.restore(programs, self.folder.path(), revision)?;
+        while_down();
+        self.etcd.start_again()?;
+        self.apiserver.start_again()?;
+        self.wait_ready()
+    }
+
+    /// Restores a snapshot under a kube-apiserver that goes on running, as one must not.
+    ///
+    /// # Errors
+    /// When `etcdutl` was not built or fails, or the API server does not get ready again.
+    pub fn restore_under_apiserver(
+        &mut self,
+        programs: &Programs,
+        snapshot: &Snapshot,
+        revision: Revision,
+    ) -> Result<()> {
+        self.etcd.end(Ending::Terminated);
+        snapshot.restore(programs, self.folder.path(), revision)?;
+        self.etcd.start_again()?;
         self.wait_ready()
     }
 
@@ -326,7 +373,7 @@ fn write_inputs(folder: &RunFolder, certificates: &Certificates, users: &[User])
 
 fn start_etcd(programs: &Programs, folder: &Path) -> Result<Server> {
     let arguments = [
-        "--data-dir=etcd".to_owned(),
+        format!("--data-dir={ETCD_DATA}"),
         "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),
         format!("--listen-client-urls={}", etcd_url(folder)),

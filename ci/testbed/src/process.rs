@@ -86,6 +86,11 @@ impl Server {
     /// Ends it, and starts it anew with the same arguments in the same folder.
     pub(crate) fn restart(&mut self, ending: Ending) -> Result<()> {
         self.end(ending);
+        self.start_again()
+    }
+
+    /// Starts one that was ended with the same arguments in the same folder.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
         let Self { program, arguments, folder, log, .. } = &*self;
         let mut keeper = spawn_keeper(program, arguments, folder, log)?;
         self.lifeline = keeper.stdin.take();
@@ -155,7 +160,7 @@ impl Server {
 
 impl Server {
     /// Ends it and waits until it has ended.
-    fn end(&mut self, ending: Ending) {
+    pub(crate) fn end(&mut self, ending: Ending) {
         if let (Some(lifeline), Ending::Killed) = (&mut self.lifeline, ending) {
             // Should the pipe be broken, there is nothing left to be killed.
             let _ = lifeline.write_all(b"kill\n");

@@ -106,6 +106,10 @@ pub enum Program {
     KubeApiserver,
     /// The API server's store.
     Etcd,
+    /// Saves snapshots of etcd.
+    Etcdctl,
+    /// Restores them.
+    Etcdutl,
     /// Kubernetes' own allocator of pod CIDRs lives in here.
     KubeControllerManager,
     /// The usual client.
@@ -135,6 +139,8 @@ impl Program {
         match self {
             Self::KubeApiserver => "kube-apiserver".to_owned(),
             Self::Etcd => "etcd".to_owned(),
+            Self::Etcdctl => "etcdctl".to_owned(),
+            Self::Etcdutl => "etcdutl".to_owned(),
             Self::KubeControllerManager => "kube-controller-manager".to_owned(),
             Self::Kubectl => "kubectl".to_owned(),
             Self::CiliumOperator(version) => format!("cilium-operator-{}", version.release()),
@@ -153,6 +159,8 @@ impl Program {
         match self {
             Self::KubeApiserver => kubernetes("k8s.io/kubernetes/cmd/kube-apiserver"),
             Self::Etcd => kubernetes("go.etcd.io/etcd/server/v3"),
+            Self::Etcdctl => etcd("go.etcd.io/etcd/etcdctl/v3"),
+            Self::Etcdutl => etcd("go.etcd.io/etcd/etcdutl/v3"),
             Self::KubeControllerManager => kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager"),
             Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
             Self::CidrsetBenchmark => kubernetes("./cidrset"),
@@ -192,6 +200,10 @@ fn kubernetes(package: &'static str) -> Recipe {
              -X {version}.gitMinor={KUBERNETES_MINOR}"
         ),
     }
+}
+
+fn etcd(package: &'static str) -> Recipe {
+    Recipe { module: "etcd", package, tags: "", linker_flags: "-s -w".to_owned() }
 }
 
 fn cni(package: &'static str) -> Recipe {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use http::{Request, StatusCode};
-use kube::core::WatchEvent;
+use kube::core::{Status, WatchEvent};
 use serde_json::Value;
 
-use super::{LiveCluster, chain, parameters};
-use crate::cluster::{ClusterError, Follow, Following, Notice};
-use crate::observed::ObservedKind;
+use super::place::collection;
+use super::{LiveCluster, PatchedObject, chain, parameters};
+use crate::cluster::{ClusterError, Follow, Following, Notice, Stored, Target};
+use crate::observed::{CLAIMS_NAME, ObservedKind};
 
 /// How long the server keeps a watch open, in seconds. Short, because who ends it last says how far it was heard, and a connection that was
 /// lost on the way is not noticed sooner.
@@ -22,6 +23,24 @@ const SILENCE: Duration = Duration::from_secs(OPEN + 15);
 const BEGINNING: Duration = Duration::from_secs(30);
 
 impl Follow for LiveCluster {
+    async fn stored_claims(&self) -> Result<Stored, ClusterError> {
+        // A GET without a resourceVersion is answered by etcd (apiserver `pkg/storage/cacher/cacher.go` @ 1.36), a list may be by memory.
+        let answer = self.get(format!("{}/{CLAIMS_NAME}", collection(&Target::Claims))).await?;
+        let resource = ObservedKind::Claims.resource();
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(Stored::Absent),
+            StatusCode::FORBIDDEN => Ok(Stored::Hidden),
+            status if !status.is_success() => Err(ClusterError::Refused { resource, message: answer.message() }),
+            _ => {
+                let malformed = |message: String| ClusterError::Malformed { resource, message };
+                let object: PatchedObject =
+                    serde_json::from_slice(&answer.body).map_err(|error| malformed(error.to_string()))?;
+                let version = object.metadata.resource_version;
+                version.parse().map(Stored::At).map_err(|_| malformed("its resourceVersion is no number".to_owned()))
+            }
+        }
+    }
+
     async fn follow(
         &self,
         kind: ObservedKind,
@@ -47,7 +66,7 @@ impl LiveCluster {
             let options = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={OPEN}&resourceVersion={from}");
             match self.events(&format!("{path}?{options}{parameters}"), hear).await {
                 Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {}
-                Err(kube::Error::Api(status)) if must_be_listed_again(status.code) => {
+                Err(kube::Error::Api(status)) if must_be_listed_again(&status) => {
                     return Ok(Following::Lost(status.message.clone()));
                 }
                 Err(kube::Error::Api(status)) if status.code == StatusCode::UNAUTHORIZED.as_u16() => {
@@ -84,6 +103,12 @@ impl LiveCluster {
     }
 }
 
-fn must_be_listed_again(code: u16) -> bool {
-    [StatusCode::GONE, StatusCode::FORBIDDEN].iter().any(|status| status.as_u16() == code)
+fn must_be_listed_again(status: &Status) -> bool {
+    let is_one_of = |codes: &[StatusCode]| codes.iter().any(|code| code.as_u16() == status.code);
+    is_one_of(&[StatusCode::GONE, StatusCode::FORBIDDEN]) || is_ahead_of_the_server(status.code, &status.message)
+}
+
+/// Whether a request named a later moment than the server knows (apiserver `pkg/storage/errors.go` @ 1.36): it went back in time.
+pub(super) fn is_ahead_of_the_server(code: u16, message: &str) -> bool {
+    code == StatusCode::GATEWAY_TIMEOUT.as_u16() && message.contains("Too large resource version")
 }

@@ -22,6 +22,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use self::connection::client;
+use self::follow::is_ahead_of_the_server;
 use self::place::{collection, object_name};
 use super::{
     Cluster, ClusterError, LeaseName, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write,
@@ -201,6 +202,9 @@ impl LiveCluster {
                 StatusCode::NOT_FOUND if token.is_empty() => return Ok(Seen::NotServed),
                 StatusCode::FORBIDDEN => return Ok(Seen::Hidden(answer.message())),
                 StatusCode::GONE => return Err(ClusterError::Expired { resource }),
+                status if is_ahead_of_the_server(status.as_u16(), &answer.message()) => {
+                    return Err(ClusterError::Expired { resource });
+                }
                 status if !status.is_success() => {
                     return Err(ClusterError::Refused { resource, message: answer.message() });
                 }

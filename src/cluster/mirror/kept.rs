@@ -40,7 +40,7 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) version: u64,
-    uid: String,
+    pub(super) uid: String,
     is_going: bool,
     /// A digest of what is read of it, its version aside.
     pub(super) meaning: u64,
@@ -65,6 +65,12 @@ pub(super) fn full_name(namespace: &str, name: &str) -> String {
 /// Where the claims are kept.
 pub(super) fn claims_key() -> String {
     full_name(OWN_NAMESPACE, CLAIMS_NAME)
+}
+
+/// The resourceVersion of the claims; 0 where there are none.
+pub(super) fn claims_version(kinds: &BTreeMap<ObservedKind, Kept>) -> u64 {
+    let claims = kinds.get(&ObservedKind::Claims).and_then(|kept| kept.objects.get(&claims_key()));
+    claims.map_or(0, |claims| claims.version)
 }
 
 impl Object {

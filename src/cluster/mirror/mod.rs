@@ -8,6 +8,7 @@
 mod direct;
 mod kept;
 mod record;
+mod rollback;
 mod snapshot;
 mod state;
 
@@ -20,14 +21,15 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use self::kept::claims_key;
+use self::kept::{claims_key, claims_version};
 use self::record::Recorder;
 use self::state::{Heard, State};
-use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Write, WriteError, Written, observe};
+use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Stored, Write, WriteError, Written, observe};
 use crate::net::Block;
 use crate::observed::ObservedKind;
 
 pub use self::direct::Direct;
+pub use self::rollback::Rollback;
 pub use self::snapshot::Snapshot;
 
 /// First pause after something went wrong; each further one is twice as long.
@@ -38,6 +40,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Longest pause before everything is read because somebody else changed the claims.
 const BETWEEN_READINGS: Duration = Duration::from_secs(1);
+
+/// How often the server's newest resourceVersion is compared with what was reached. A server that went back in time tells nothing to
+/// those who follow it.
+const COMPARE: Duration = Duration::from_secs(10);
 
 /// How often a kind that is not served or hidden is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -104,6 +110,18 @@ impl<C: Follow> Mirror<C> {
         self.moved.notify_one();
     }
 
+    /// From now on plans are made from it: all is read, and read anew whenever something demands it.
+    pub fn begin_term(&self) {
+        self.lock().begin_term();
+        self.lost.notify_one();
+    }
+
+    /// From now on it is only followed, so that it is known what a cluster that goes back in time forgets. What demands that all is read
+    /// anew waits for the next term.
+    pub fn end_term(&self) {
+        self.lock().end_term();
+    }
+
     /// Waits until something that matters has changed since the last time.
     pub async fn moved(&self) {
         self.moved.notified().await;
@@ -158,6 +176,17 @@ impl<C: Follow> Mirror<C> {
         self.lock().is_read()
     }
 
+    /// That the cluster went back in time, where what it forgot is not quarantined yet.
+    pub fn rollback(&self) -> Option<Rollback> {
+        self.lock().rollback()
+    }
+
+    /// What the cluster forgot then is quarantined.
+    pub fn rollback_is_settled(&self, rollback: &Rollback) {
+        self.lock().rollback_is_settled(rollback);
+        self.moved.notify_one();
+    }
+
     /// Asks for everything to be read anew.
     pub fn read_anew(&self) {
         self.lost.notify_one();
@@ -172,7 +201,12 @@ impl<C: Follow> Mirror<C> {
         let begun = self.lock().begin();
         let recorder = Recorder::new(&self.cluster);
         observe(&recorder, Extent::Plan).await?;
-        self.lock().replace(recorder.kinds(), begun);
+        let kinds = recorder.kinds();
+        let listed = claims_version(&kinds);
+        if self.store_is_behind(listed).await? {
+            return Err(ClusterError::Outdated { listed });
+        }
+        self.lock().replace(kinds, begun);
         self.moved.notify_one();
         Ok(())
     }
@@ -183,8 +217,47 @@ impl<C: Follow> Mirror<C> {
             ObservedKind::OF_PLANS.into_iter().map(|kind| self.follow_kind(kind)).collect();
         tokio::select! {
             end = followers.next() => end.unwrap_or(End::Demanded),
-            () = self.lost.notified() => End::Demanded,
+            () = self.demanded() => End::Demanded,
+            end = self.compare_versions() => end,
         }
+    }
+
+    async fn demanded(&self) {
+        loop {
+            self.lost.notified().await;
+            if self.lock().is_planned_from() {
+                return;
+            }
+        }
+    }
+
+    /// Until the server is at an earlier moment than what was heard of it.
+    async fn compare_versions(&self) -> End {
+        loop {
+            tokio::time::sleep(COMPARE).await;
+            let (reached, claims) = {
+                let state = self.lock();
+                (state.newest(), state.claims_known())
+            };
+            // A server that does not answer is noticed by those who follow it.
+            let Ok(Some(newest)) = record::newest_version(&self.cluster).await else { continue };
+            if newest < reached {
+                let why = format!("the API server went back from resourceVersion {reached} to {newest}: was a backup restored?");
+                return End::Trouble(None, why);
+            }
+            if matches!(self.store_is_behind(claims).await, Ok(true)) {
+                return End::Trouble(None, ClusterError::Outdated { listed: claims }.to_string());
+            }
+        }
+    }
+
+    /// Whether the claims in the server's store are older than these.
+    async fn store_is_behind(&self, known: u64) -> Result<bool, ClusterError> {
+        Ok(match self.cluster.stored_claims().await? {
+            Stored::At(stored) => stored < known,
+            Stored::Absent => known > 0,
+            Stored::Hidden => false,
+        })
     }
 
     async fn follow_kind(&self, kind: ObservedKind) -> End {
@@ -210,10 +283,8 @@ impl<C: Follow> Mirror<C> {
                 Ok(Following::Lost(why)) => {
                     return End::Trouble(Some(kind), format!("{} cannot be watched: {why}", kind.resource()));
                 }
-                Err(error) => {
-                    self.tell(Some(kind), error.to_string());
-                    rest(&mut pause).await;
-                }
+                // A server that was away may have come back as it was before: what was heard of it counts no more.
+                Err(error) => return End::Trouble(Some(kind), error.to_string()),
             }
         }
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::kept::Kept;
 use crate::cluster::{Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
 use crate::net::Block;
-use crate::observed::{ObservedKind, ReadError};
+use crate::observed::{OWN_NAMESPACE, ObservedKind, ReadError};
 
 /// A cluster whose lists are kept.
 pub(super) struct Recorder<'r, C> {
@@ -94,6 +94,28 @@ impl Listener for Deaf {
     fn object(&mut self, _: &str) -> Result<(), ReadError> {
         Ok(())
     }
+}
+
+/// Keeps the moment of a list.
+#[derive(Default)]
+struct Dated(Option<u64>);
+
+impl Listener for Dated {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.0 = version.parse().ok();
+        Ok(())
+    }
+
+    fn object(&mut self, _: &str) -> Result<(), ReadError> {
+        Ok(())
+    }
+}
+
+/// The newest resourceVersion of the cluster: that of a list of one small object.
+pub(super) async fn newest_version<C: Cluster>(cluster: &C) -> Result<Option<u64>, ClusterError> {
+    let mut dated = Dated::default();
+    cluster.list(ObservedKind::Claims, OWN_NAMESPACE, &Moment::Latest, &mut dated).await?;
+    Ok(dated.0)
 }
 
 /// How far a kind can be read now.

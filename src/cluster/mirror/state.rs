@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_key, full_name, key, version};
+use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_key, claims_version, full_name, key, version};
+use super::rollback::{self, Rollback};
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
+use crate::model::NodeName;
 use crate::net::Block;
 use crate::observed::{ObjectVersion, ObservedKind};
 
@@ -18,13 +20,28 @@ pub(super) enum Heard {
     ReadAnew,
 }
 
+/// What it is kept for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Use {
+    /// Plans are made from it.
+    Plans,
+    /// Another process makes them; this one remembers.
+    #[default]
+    Memory,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
+    kept_for: Use,
     pub(super) kinds: BTreeMap<ObservedKind, Kept>,
     /// Blocks that vanished from an object, with the moment.
     vanished: Vec<(Block, u64)>,
     /// Our writes that do not show yet, by object, each with the number of its answer.
     owed: BTreeMap<(ObservedKind, String), (Owed, u64)>,
+    /// Blocks that these writes give to nodes.
+    given: BTreeMap<String, Vec<Block>>,
+    /// The cluster went back in time, and what it forgot is not quarantined yet.
+    rollback: Option<Rollback>,
     /// Writes that were answered so far.
     answers: u64,
     /// How often something demanded that all is read anew. Until that has been done there is nothing to be planned from.
@@ -49,6 +66,22 @@ pub(super) struct Beginning {
 }
 
 impl State {
+    /// Plans are made from it from now on. What was read before may be old.
+    pub(super) fn begin_term(&mut self) {
+        self.kept_for = Use::Plans;
+        self.demands += 1;
+    }
+
+    /// No plans are made from it.
+    pub(super) fn end_term(&mut self) {
+        self.kept_for = Use::Memory;
+    }
+
+    /// Whether plans are made from it.
+    pub(super) fn is_planned_from(&self) -> bool {
+        self.kept_for == Use::Plans
+    }
+
     /// Everything is about to be read.
     pub(super) fn begin(&self) -> Beginning {
         Beginning { answers: self.answers, demands: self.demands }
@@ -56,6 +89,7 @@ impl State {
 
     /// Begins anew with what was read since then. What was answered meanwhile may be younger than the lists.
     pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>, begun: Beginning) {
+        self.notice_rollback(&kinds);
         self.kinds = kinds;
         self.vanished.clear();
         self.touched = None;
@@ -66,9 +100,50 @@ impl State {
         for ((kind, key), (owed, answer)) in owed {
             self.owe(kind, key, owed, answer);
         }
+        let is_owed = |name: &String| self.owed.keys().any(|(kind, owed)| kind.shows_pod_cidrs() && owed == name);
+        self.given.retain(|name, _| is_owed(name));
         if !self.owed.keys().any(|(kind, _)| *kind == ObservedKind::Claims) {
             self.claims_written = self.claims_seen();
         }
+    }
+
+    /// What is listed may be older than what was known.
+    fn notice_rollback(&mut self, listed: &BTreeMap<ObservedKind, Kept>) {
+        let written = self.given.iter().flat_map(|(name, blocks)| {
+            let name: Option<NodeName> = name.parse().ok();
+            blocks.iter().filter_map(move |block| Some((*block, name.clone()?)))
+        });
+        let Some(mut rollback) = rollback::between(&self.kinds, listed, &written.collect::<Vec<_>>()) else { return };
+        // What was forgotten at an earlier one is not quarantined yet.
+        if let Some(earlier) = self.rollback.take() {
+            rollback.forgotten.extend(earlier.forgotten);
+        }
+        self.rollback = Some(rollback);
+    }
+
+    /// That the cluster went back in time, with the blocks that it forgot and that no object shows by now.
+    pub(super) fn rollback(&self) -> Option<Rollback> {
+        let mut rollback = self.rollback.clone()?;
+        rollback::leave_out_shown(&self.kinds, &mut rollback.forgotten);
+        Some(rollback)
+    }
+
+    /// A process that stands by need not quarantine what the one that leads has.
+    fn leave_rollback_to_another(&mut self) {
+        let rollback = self.rollback().filter(|_| self.kept_for == Use::Memory);
+        if rollback.is_some_and(|rollback| rollback::is_quarantined(&self.kinds, &rollback.forgotten)) {
+            self.rollback = None;
+        }
+    }
+
+    /// What it forgot then is quarantined. It may have gone back once more since.
+    pub(super) fn rollback_is_settled(&mut self, settled: &Rollback) {
+        self.rollback.take_if(|rollback| (rollback.from, rollback.to) == (settled.from, settled.to));
+    }
+
+    /// The newest moment of all that was heard of.
+    pub(super) fn newest(&self) -> u64 {
+        self.kinds.values().map(|kept| kept.reached).max().unwrap_or_default().max(self.claims_written)
     }
 
     /// Whether all was read at least once.
@@ -77,7 +152,7 @@ impl State {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.is_read() && self.owed.is_empty() && self.met == self.demands
+        self.is_read() && self.owed.is_empty() && self.met == self.demands && self.rollback.is_none()
     }
 
     fn read_anew(&mut self) -> Heard {
@@ -118,9 +193,17 @@ impl State {
     pub(super) fn hear(&mut self, kind: ObservedKind, notice: Notice<'_>) -> Heard {
         self.trouble.remove(kind.resource());
         let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        let at = match notice {
+            Notice::Reached(version) => version.parse().unwrap_or(0),
+            Notice::Changed(object) | Notice::Gone(object) => version(object),
+        };
+        if at < kept.reached {
+            // A watch never tells of what was before it began: the server went back in time.
+            return self.read_anew();
+        }
         let heard = match notice {
-            Notice::Reached(version) => {
-                kept.reached = kept.reached.max(version.parse().unwrap_or(0));
+            Notice::Reached(_) => {
+                kept.reached = at;
                 Heard::Nothing
             }
             Notice::Changed(object) => self.changed(kind, object),
@@ -171,15 +254,13 @@ impl State {
         if kept.objects.get(&key).is_some_and(|known| known.version > at) {
             return Heard::Nothing;
         }
-        if kind == ObservedKind::Claims && !self.is_writing_claims && at > self.claims_written {
-            // Somebody else's are not even kept: with them nothing here would be in step.
-            return self.read_anew();
-        }
+        let are_claims_of_another = kind == ObservedKind::Claims && !self.is_writing_claims && at > self.claims_written;
         let new = Object::new(kind, object);
         let is_owed = self.owed.get(&(kind, key.clone()));
         let was_paid = is_owed.is_some_and(|(owed, _)| new.pays(owed));
         if was_paid {
             self.owed.remove(&(kind, key.clone()));
+            self.given.remove(&key);
         }
         let old = Arc::make_mut(&mut kept.objects).insert(key.clone(), new.clone());
         let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
@@ -190,6 +271,10 @@ impl State {
             self.vanished.push((block, at));
         }
         match kind {
+            ObservedKind::Claims if are_claims_of_another => {
+                self.leave_rollback_to_another();
+                self.read_anew()
+            }
             // The settings lie beside it.
             ObservedKind::CiliumDaemonSet if !is_same => self.read_anew(),
             _ if is_same && !was_paid => Heard::Nothing,
@@ -221,8 +306,12 @@ impl State {
     }
 
     fn claims_seen(&self) -> u64 {
-        let kept = self.kinds.get(&ObservedKind::Claims);
-        kept.and_then(|kept| kept.objects.values().map(|object| object.version).max()).unwrap_or(0)
+        claims_version(&self.kinds)
+    }
+
+    /// The newest version of the claims that was read, heard of or written.
+    pub(super) fn claims_known(&self) -> u64 {
+        self.claims_seen().max(self.claims_written)
     }
 
     /// A write is about to be sent.
@@ -238,16 +327,31 @@ impl State {
                 Operation::Delete(deleted) => Owed::End(deleted.uid.clone()),
                 Operation::Patch(_) | Operation::Apply(_) | Operation::Create(_) => Owed::Version(number(version)),
             };
-            self.owe(kind, key, owed, self.answers);
+            let given = match &write.operation {
+                Operation::Patch(patch) | Operation::Create(patch) if kind.shows_pod_cidrs() => {
+                    rollback::blocks_written(patch)
+                }
+                _ => Vec::new(),
+            };
+            self.owe(kind, key.clone(), owed, self.answers);
+            if !given.is_empty() && self.owed.contains_key(&(kind, key.clone())) {
+                self.given.insert(key, given);
+            }
         }
         if write.target != Target::Claims {
             return Heard::Nothing;
         }
         self.is_writing_claims = false;
-        if let Ok(Written { version }) = answer {
-            self.claims_written = self.claims_written.max(number(version));
+        match answer {
+            Ok(Written { version }) => {
+                self.claims_written = self.claims_written.max(number(version));
+                if self.claims_seen() > self.claims_written { self.read_anew() } else { Heard::Nothing }
+            }
+            // Which claims there are now is known only by looking.
+            Err(WriteError::Superseded(_) | WriteError::Unknown(_)) => self.read_anew(),
+            Err(_) if self.claims_seen() > self.claims_written => self.read_anew(),
+            Err(_) => Heard::Nothing,
         }
-        if self.claims_seen() > self.claims_written { self.read_anew() } else { Heard::Nothing }
     }
 
     fn owe(&mut self, kind: ObservedKind, key: String, owed: Owed, answer: u64) {
@@ -345,9 +449,47 @@ mod tests {
             "but its version counts"
         );
         assert_eq!(state.position(ObservedKind::Node).unwrap().2, 11);
-        let late = object("n", 6, None);
-        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&late)), Heard::Nothing);
-        assert_eq!(lingering(&state), [""; 0]);
+        assert!(state.is_complete());
+    }
+
+    #[test]
+    fn a_notice_of_an_earlier_time_demands_that_all_is_read_anew() {
+        for notice in [Notice::Changed(&object("n", 6, None)), Notice::Gone(&object("n", 6, None)), Notice::Reached("9")] {
+            let mut state = state();
+            assert_eq!(state.hear(ObservedKind::Node, notice), Heard::ReadAnew, "{notice:?}");
+            assert!(!state.is_complete() && lingering(&state).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_lost_swap_of_the_claims_demands_that_all_is_read_anew() {
+        let mut state = state();
+        state.writing(&Target::Claims);
+        let lost = Err(WriteError::Superseded("changed".to_owned()));
+        assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew, "nobody was heard of, and still");
+        assert!(!state.is_complete());
+    }
+
+    #[test]
+    fn what_a_cluster_forgot_must_be_quarantined_first() {
+        let mut state = state();
+        let target = Target::Node("m".parse().unwrap());
+        let patch = json!({"spec": {"podCIDRs": ["10.0.1.0/24"]}});
+        state.written(&Write { target, operation: Operation::Patch(patch) }, &answered(12));
+        let mut earlier = self::state().kinds;
+        for kept in earlier.values_mut() {
+            kept.begin("7");
+        }
+        std::sync::Arc::make_mut(&mut earlier.get_mut(&ObservedKind::Node).unwrap().objects).clear();
+        let begun = state.begin();
+        state.replace(earlier, begun);
+        assert!(!state.is_complete());
+        let forgotten: Vec<String> =
+            state.rollback().unwrap().forgotten.iter().map(|(block, node)| format!("{block} {node}")).collect();
+        assert_eq!(forgotten, ["10.0.0.0/24 n", "10.0.1.0/24 m"]);
+        let rollback = state.rollback().unwrap();
+        state.rollback_is_settled(&rollback);
+        assert!(state.is_complete());
     }
 
     fn write(target: Target) -> Write {
@@ -409,10 +551,6 @@ mod tests {
         let mut state = state();
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::ReadAnew);
         assert!(!state.is_complete(), "Nodes may be older than these claims");
-        assert!(
-            state.kinds[&ObservedKind::Claims].objects.values().all(|object| !object.json.contains("12")),
-            "nor are they kept"
-        );
         let begun = state.begin();
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
         state.replace(self::state().kinds, begun);

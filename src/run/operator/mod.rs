@@ -17,6 +17,7 @@ use self::bulletin::{Bulletin, Voice};
 use self::leader::Candidate;
 use self::objects::{ObjectSource, Objects};
 use super::{Loaded, News, OnNews, OpenStack, Server, Source, Telemetry, Watch, watch};
+use crate::cluster::Mirror;
 use crate::cluster::live::LiveCluster;
 
 /// How it runs.
@@ -51,13 +52,16 @@ pub async fn operate(operator: Operator, ending: impl Future<Output = ()> + Send
     };
     let candidate = Candidate::new(hasty, identity.clone());
     let ending = std::pin::pin!(ending);
+    // Those who stand by follow the cluster, too: should it be restored from a backup, they know what it forgot.
+    let mirror = Mirror::new(cluster.clone());
     tokio::select! {
+        never = mirror.keep() => match never {},
         never = objects.keep(cluster) => match never {},
         never = objects.keep_reading(cluster) => match never {},
         never = server.serve(telemetry) => match never {},
         never = bulletin.keep_statuses(cluster) => match never {},
         never = bulletin.keep_events(cluster, events) => match never {},
-        () = terms(&operator, &objects, &bulletin, &candidate, ending, &mut hear) => {}
+        () = terms(&operator, &mirror, &objects, &bulletin, &candidate, ending, &mut hear) => {}
     }
 }
 
@@ -71,6 +75,7 @@ enum Next {
 /// One term as the leader after the other.
 async fn terms(
     operator: &Operator,
+    mirror: &Mirror<LiveCluster>,
     objects: &Arc<Objects>,
     bulletin: &Bulletin,
     candidate: &Candidate<'_, LiveCluster>,
@@ -93,7 +98,7 @@ async fn terms(
             std::future::pending::<Infallible>().await
         };
         let next = tokio::select! {
-            next = term(operator, objects, ending.as_mut(), &lost, hear) => next,
+            next = term(operator, mirror, objects, ending.as_mut(), &lost, hear) => next,
             never = leading => match never {},
         };
         bulletin.give(Voice::IsSilent);
@@ -108,6 +113,7 @@ async fn terms(
 /// Works until the Lease is lost or all ends; writes that are under way are waited for.
 async fn term(
     operator: &Operator,
+    mirror: &Mirror<LiveCluster>,
     objects: &Arc<Objects>,
     mut ending: std::pin::Pin<&mut (impl Future<Output = ()> + Send)>,
     lost: &Notify,
@@ -135,7 +141,7 @@ async fn term(
             () = &mut ending => {}
         }
     };
-    watch(operator.cluster.clone(), watching, first, until, hear).await;
+    watch(mirror, watching, first, until, hear).await;
     next
 }
 

@@ -42,6 +42,7 @@ pub(super) struct Metrics {
     conflicts: Counter,
     errors: Counter,
     undone: Counter,
+    rollbacks: Counter,
     waited: Histogram,
     planned_at: Number,
     in_force_at: Number,
@@ -98,6 +99,7 @@ impl Default for Metrics {
             conflicts: Counter::default(),
             errors: Counter::default(),
             undone: Counter::default(),
+            rollbacks: Counter::default(),
             waited: Histogram::new(WAITED),
             planned_at: Number::default(),
             in_force_at: Number::default(),
@@ -141,6 +143,8 @@ impl Metrics {
         registry.register("conflicts", "Writes that somebody else was faster than", self.conflicts.clone());
         registry.register("errors", "What went wrong between here and the API server", self.errors.clone());
         registry.register("undone", "Writes that somebody else undid", self.undone.clone());
+        let rollbacks = "How often the cluster went back in time, as after a backup was restored";
+        registry.register("rollbacks", rollbacks, self.rollbacks.clone());
         let waited = "Time from when a node without a block was heard of until its block was written";
         registry.register_with_unit("node_block_wait", waited, Unit::Seconds, self.waited.clone());
     }
@@ -196,6 +200,9 @@ impl Metrics {
             }
             News::Undone(..) => {
                 self.undone.inc();
+            }
+            News::RolledBack(_) => {
+                self.rollbacks.inc();
             }
             News::Trouble(_) => {
                 self.errors.inc();

@@ -19,16 +19,34 @@ pub struct Telemetry {
     metrics: Metrics,
     overview: Mutex<Option<Overview>>,
     is_ready: AtomicBool,
+    /// What does not work at the moment.
+    trouble: Mutex<Option<String>>,
+}
+
+/// What a kubelet is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Readiness {
+    Ready,
+    /// What is missing.
+    Unready(String),
 }
 
 impl Telemetry {
-    /// What is asked for was read, so that this process can do its part.
+    /// What this process needs was read, so that it can do its part.
     pub fn ready(&self) {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
-    fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Relaxed)
+    fn readiness(&self) -> Readiness {
+        if !self.is_ready.load(Ordering::Relaxed) {
+            return Readiness::Unready("not everything was read yet".to_owned());
+        }
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone().map_or(Readiness::Ready, Readiness::Unready)
+    }
+
+    fn has_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     /// The metrics as text.
@@ -56,8 +74,13 @@ impl Telemetry {
                     pool.into_iter().for_each(|(name, pool)| self.metrics.pool(name, pool));
                 }
             }
+            News::Trouble(why) => self.has_trouble(Some((*why).to_owned())),
+            News::Recovered => self.has_trouble(None),
             // What was known of another term may be old.
-            News::Leads | News::StandsBy(_) => *self.lock() = None,
+            News::Leads | News::StandsBy(_) => {
+                *self.lock() = None;
+                self.has_trouble(None);
+            }
             _ => {}
         }
         self.metrics.hear(news);

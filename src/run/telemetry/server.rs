@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::Telemetry;
+use super::{Readiness, Telemetry};
 
 /// Connections at the same time.
 const CONNECTIONS: usize = 512;
@@ -82,12 +82,10 @@ impl Server {
 fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/livez") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
-        (&Method::GET | &Method::HEAD, "/readyz") if telemetry.is_ready() => {
-            (StatusCode::OK, "text/plain", "ok\n".to_owned())
-        }
-        (&Method::GET | &Method::HEAD, "/readyz") => {
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "what is asked for was not read yet\n".to_owned())
-        }
+        (&Method::GET | &Method::HEAD, "/readyz") => match telemetry.readiness() {
+            Readiness::Ready => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
+            Readiness::Unready(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", why + "\n"),
+        },
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, OPEN_METRICS, telemetry.text()),
         (&Method::GET | &Method::HEAD, _) => (StatusCode::NOT_FOUND, "text/plain", "not here\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned()),

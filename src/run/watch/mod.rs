@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use self::files::Files;
 use self::joining::Known;
 use self::restraint::Restraint;
+use super::ledger::quarantine_forgotten;
 use super::{Loaded, OpenStack};
 use crate::apply::{Outcome, Stop};
-use crate::cluster::{Follow, Mirror};
+use crate::cluster::{Follow, Mirror, Rollback};
 use crate::desired::Activity;
 use crate::model::{Hazard, Waiver};
 use crate::observed::Observed;
@@ -87,6 +88,8 @@ pub enum News<'n> {
     Conflict(&'n Target),
     /// Somebody else undoes what we write; it is left alone for so long.
     Undone(&'n Target, Duration),
+    /// The cluster went back in time, as after a backup was restored, and what it forgot is quarantined.
+    RolledBack(&'n Rollback),
     /// It does not work at the moment.
     Trouble(&'n str),
     /// It works again.
@@ -144,19 +147,19 @@ pub struct Waiting {
 /// Hears the news.
 pub type OnNews<'n> = dyn FnMut(News<'_>) + Send + 'n;
 
-/// Watches until `ending` comes. `first` are the files at the beginning, without errors.
+/// Watches until `ending` comes. `mirror` is kept in step by the caller, who may know it for longer; `first` are the files at the beginning,
+/// without errors.
 pub async fn watch<C: Follow, S: Source>(
-    cluster: C,
+    mirror: &Mirror<C>,
     watch: Watch<S>,
     first: Loaded,
     ending: impl Future<Output = ()> + Send,
     on_news: &mut OnNews<'_>,
 ) {
     let Watch { mut source, waivers, interval, parallelism, holder, openstack } = watch;
-    let mirror = Mirror::new(cluster);
     let files = Files::new(first);
     let work = Work {
-        mirror: &mirror,
+        mirror,
         files: &files,
         waivers: &waivers,
         interval,
@@ -172,11 +175,12 @@ pub async fn watch<C: Follow, S: Source>(
         heard: Instant::now(),
         deaf_since: None,
     };
+    mirror.begin_term();
     tokio::select! {
-        never = mirror.keep() => match never {},
         never = keep_files(&files, &mut source) => match never {},
         () = work.until(ending, on_news) => {}
     }
+    mirror.end_term();
 }
 
 async fn keep_files(files: &Files, source: &mut impl Source) -> Infallible {
@@ -285,6 +289,12 @@ impl<C: Follow> Work<'_, C> {
 
     /// Plans and applies once; says when to do it again at the latest.
     async fn round(&mut self, on_news: &mut OnNews<'_>) -> Duration {
+        if let Some(rollback) = self.mirror.rollback()
+            && let Err(why) = self.quarantine_forgotten(&rollback, on_news).await
+        {
+            self.tell_of_trouble(Some(why), on_news);
+            return self.next_pause();
+        }
         if !self.mirror.is_in_step() {
             return self.not_in_step(on_news);
         }
@@ -312,6 +322,25 @@ impl<C: Follow> Work<'_, C> {
                 self.next_pause()
             }
         }
+    }
+
+    /// Before anything else is planned: what the cluster forgot looks free.
+    async fn quarantine_forgotten(&self, rollback: &Rollback, on_news: &mut OnNews<'_>) -> Result<(), String> {
+        let loaded = self.files.in_force();
+        if loaded.desired.policy.activity == Activity::Paused {
+            let Rollback { from, to, .. } = rollback;
+            return Err(format!(
+                "the cluster went back from resourceVersion {from} to {to}; the blocks that it forgot will be quarantined as soon as the \
+                 Policy is no longer paused"
+            ));
+        }
+        if !rollback.forgotten.is_empty() {
+            let quarantined = quarantine_forgotten(&self.mirror.direct(), &rollback.forgotten, &loaded).await;
+            quarantined.map_err(|error| error.to_string())?;
+        }
+        on_news(News::RolledBack(rollback));
+        self.mirror.rollback_is_settled(rollback);
+        Ok(())
     }
 
     /// The pause after something went wrong; each further one is longer, until a round goes well.

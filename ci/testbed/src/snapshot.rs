@@ -1,0 +1,60 @@
+//! Snapshots of etcd, saved and restored with etcd's own tools.
+
+use std::path::{Path, PathBuf};
+
+use crate::control_plane::{ETCD_DATA, NOBODY};
+use crate::error::{Error, Result};
+use crate::programs::{Program, Programs};
+
+/// Far beyond what a test writes.
+const BUMP: u64 = 1_000_000_000;
+
+/// A saved snapshot.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    file: PathBuf,
+}
+
+/// What becomes of etcd's revision, which is the cluster's resourceVersion, when a snapshot is restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revision {
+    /// It goes back to that of the snapshot.
+    AsSaved,
+    /// It is raised beyond all that clients have seen, and everything before it counts as compacted, as etcd's documentation advises for
+    /// Kubernetes.
+    Bumped,
+}
+
+impl Snapshot {
+    pub(crate) fn save(programs: &Programs, folder: &Path, endpoint: &str) -> Result<Self> {
+        let number = std::fs::read_dir(folder).map_err(Error::file(folder))?.count();
+        let file = folder.join(format!("snapshot-{number}.db"));
+        let mut command = programs.command(Program::Etcdctl, folder)?;
+        command.arg(format!("--endpoints={endpoint}")).args(["snapshot", "save"]).arg(&file);
+        run("etcdctl", command)?;
+        Ok(Self { file })
+    }
+
+    /// Puts it in the place of the data in a folder; etcd must not run.
+    pub(crate) fn restore(&self, programs: &Programs, folder: &Path, revision: Revision) -> Result<()> {
+        let data = folder.join(ETCD_DATA);
+        std::fs::remove_dir_all(&data).map_err(Error::file(&data))?;
+        let mut command = programs.command(Program::Etcdutl, folder)?;
+        command.args(["snapshot", "restore"]).arg(&self.file).arg("--data-dir").arg(&data);
+        command.arg(format!("--initial-cluster=default={NOBODY}"));
+        command.arg(format!("--initial-advertise-peer-urls={NOBODY}"));
+        if revision == Revision::Bumped {
+            command.arg(format!("--bump-revision={BUMP}")).arg("--mark-compacted");
+        }
+        run("etcdutl", command)
+    }
+}
+
+fn run(program: &str, mut command: std::process::Command) -> Result<()> {
+    let output = command.output().map_err(Error::file(program))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(Error::Failed { program: program.to_owned(), stderr })
+}
