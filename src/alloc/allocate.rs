@@ -21,6 +21,8 @@ pub struct Demand {
     pub candidates: Arc<[PoolId]>,
     /// Blocks that are taken for this very node: of a pool that has one it gets that one.
     pub kept: Vec<Block>,
+    /// Addresses that no block of it may have, though another node's may.
+    pub apart: Vec<Range>,
 }
 
 /// Why a pool was not used.
@@ -124,11 +126,14 @@ fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, F
             passed_over.push((id, PassedOver::Disabled));
             continue;
         }
+        let is_apart = |block: &Block| !demand.apart.iter().any(|range| range.overlaps(&block.range()));
         let kept = |pool: &PoolSupply, family: Family| {
-            demand.kept.iter().copied().find(|block| block.family() == family && pool.gives(*block))
+            let is_fit = |block: &Block| block.family() == family && pool.gives(*block) && is_apart(block);
+            demand.kept.iter().copied().find(is_fit)
         };
-        if needed.iter().all(|family| kept(pool, *family).is_some() || pool.has_free(*family)) {
-            let give = |family: &Family| kept(pool, *family).or_else(|| pool.take_lowest(*family));
+        let has_free = |pool: &PoolSupply, family: Family| pool.has_free_apart(family, &demand.apart);
+        if needed.iter().all(|family| kept(pool, *family).is_some() || has_free(pool, *family)) {
+            let give = |family: &Family| kept(pool, *family).or_else(|| pool.take_lowest_apart(*family, &demand.apart));
             let blocks = needed.iter().filter_map(give).collect();
             return Outcome::Assigned(Assigned { pool: id, blocks, passed_over });
         }
@@ -202,6 +207,7 @@ mod tests {
             required: Vec::new(),
             candidates: candidates.clone(),
             kept: Vec::new(),
+            apart: Vec::new(),
         };
         let demands: Vec<Demand> = (0..nodes).map(demand).collect();
         let taken: Vec<Range> = taken.iter().map(|range| range.parse().unwrap()).collect();
@@ -249,6 +255,7 @@ mod tests {
             required: Vec::new(),
             candidates: supply.pools().map(|(id, _)| id).collect(),
             kept: kept.iter().map(|block| block.parse().unwrap()).collect(),
+            apart: Vec::new(),
         };
         let demands =
             [demand("n0", &[]), demand("n1", &["10.0.0.9/32", "10.0.0.2/32"]), demand("n2", &["10.0.0.2/31"])];

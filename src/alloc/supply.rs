@@ -73,6 +73,17 @@ impl PoolSupply {
         self.slots.iter().any(|slots| slots.size().family() == family && slots.free() > 0)
     }
 
+    /// The same without the blocks that have one of these addresses.
+    pub(super) fn has_free_apart(&self, family: Family, apart: &[Range]) -> bool {
+        if apart.is_empty() { self.has_free(family) } else { self.apart_from(apart).has_free(family) }
+    }
+
+    fn apart_from(&self, apart: &[Range]) -> PoolSupply {
+        let mut supply = self.clone();
+        apart.iter().for_each(|range| supply.slots.iter_mut().for_each(|slots| slots.take(range)));
+        supply
+    }
+
     /// Why it cannot serve a node without blocks, which takes each of these families that the pool has, and cannot do
     /// without the required ones.
     pub fn obstacle(&self, families: &[Family], required: &[Family]) -> Option<PassedOver> {
@@ -86,7 +97,17 @@ impl PoolSupply {
         is_full.then_some(PassedOver::Full)
     }
 
-    pub(super) fn take_lowest(&mut self, family: Family) -> Option<Block> {
+    /// The lowest free block that has none of these addresses.
+    pub(super) fn take_lowest_apart(&mut self, family: Family, apart: &[Range]) -> Option<Block> {
+        if apart.is_empty() {
+            return self.take_lowest(family);
+        }
+        let block = self.apart_from(apart).take_lowest(family)?;
+        self.slots.iter_mut().for_each(|slots| slots.take(&block.range()));
+        Some(block)
+    }
+
+    fn take_lowest(&mut self, family: Family) -> Option<Block> {
         let mut of_family = self.slots.iter_mut().filter(|slots| slots.size().family() == family);
         of_family.find_map(Slots::take_lowest)
     }

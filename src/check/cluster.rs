@@ -3,7 +3,7 @@
 use crate::desired::{Desired, Pool};
 use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
 use crate::net::{Block, Family, Range, overlapping_pairs};
-use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser};
+use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource, range_setting};
 
 fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
@@ -101,6 +101,31 @@ pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> V
         )))
     };
     desired.pools.values().filter_map(finding).collect()
+}
+
+/// Settings from which an agent would take its blocks, and that are none: it does not start (`pkg/ipam/cell/ipam_init.go` @ 1.20).
+pub(super) fn unreadable_range_settings(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let is_unreadable = |family: Family, value: &str| {
+        let block = Block::lenient(value).ok().filter(|block| block.family() == family);
+        !value.is_empty() && value != "auto" && block.is_none()
+    };
+    let mut settings = Vec::new();
+    for family in Family::BOTH {
+        let key = range_setting(family);
+        let common = observed.common_setting(key).map(|setting| (setting.source.to_string(), setting.value));
+        let of_nodes = observed.node_configs.iter().filter_map(|config| {
+            let source = SettingSource::NodeConfig(&config.name);
+            Some((source.to_string(), config.defaults.get(key)?.as_str()))
+        });
+        let found = common.into_iter().chain(of_nodes).filter(|(_, value)| is_unreadable(family, value));
+        settings.extend(found.map(|(source, value)| (key, source, value)));
+    }
+    let finding = |(key, source, value): (&str, String, &str)| {
+        let message = format!("`{key}` in {source} is no block: {}", value.escape_debug());
+        let finding = Finding::new(Severity::Error, Rule("range-setting-unreadable"), message);
+        finding.help("mend the value, or remove the setting: agents that read it do not start")
+    };
+    settings.into_iter().map(finding).collect()
 }
 
 pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {

@@ -68,7 +68,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 
 /// What the files tell when an examination holds them against the cluster: what it finds more exactly itself is left out.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 8] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 9] = [
+        cluster::unreadable_range_settings,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
         cluster::families_switched_off,
@@ -83,7 +84,8 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// What the files tell when they are held against the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 11] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 12] = [
+        cluster::unreadable_range_settings,
         neutron::overlapping,
         neutron::resolved,
         neutron::held,

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::{
-    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, ModeSeen, Node, OLD_ANNOTATION_IPV4,
+    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, FamilyUse, ModeSeen, Node, OLD_ANNOTATION_IPV4,
     OLD_ANNOTATION_IPV6, Observed, ObservedKind, Reader, Understood,
 };
 use crate::model::{IpamMode, NodeName, PerFamily};
@@ -168,9 +168,12 @@ impl Observed {
     }
 
     /// What the agent of a node could not read, and so what nobody knows about what the node holds. An annotation does not matter
-    /// where spec has a block.
+    /// where spec has a block of each family that is in use.
     pub fn unreadable<'n>(&'n self, node: &'n Node) -> Option<&'n str> {
-        let annotation = node.unreadable_annotation.as_deref().filter(|_| node.spec.is_empty());
+        let is_needed =
+            |family: &Family| self.cilium.use_of(*family) != FamilyUse::Off && node.spec.get(*family).is_none();
+        let needs_annotation = node.spec.is_empty() || Family::BOTH.iter().any(is_needed);
+        let annotation = node.unreadable_annotation.as_deref().filter(|_| needs_annotation);
         let cilium_node = self.cilium_nodes.get(&node.name).and_then(|cilium_node| cilium_node.unreadable.first());
         node.unreadable_spec.as_deref().or(annotation).or(cilium_node.map(String::as_str))
     }

@@ -1,5 +1,6 @@
 //! From the wire views of a Node and a CiliumNode to what they show, with the meaning that Cilium's ParseNode gives it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::view::{CiliumNodeView, ManagedFields, NodeAddress, NodeSpec, NodeView, PodCidrAnnotations, owning_node};
@@ -35,7 +36,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
             Some("true") => Protection::Protected,
             _ => Protection::None,
         },
-        addresses: view.status.addresses.iter().filter_map(machine_address).collect(),
+        addresses: machine_addresses(&view.status.addresses),
         provider_id: view.spec.provider_id.as_deref().map(str::to_owned),
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
@@ -73,8 +74,17 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
     (Some(node), Vec::new())
 }
 
-fn machine_address(written: &NodeAddress<'_>) -> Option<IpAddr> {
-    written.address.parse::<Address>().ok().map(IpAddr::from)
+/// Internal ones first, and in an order that does not hang on the kubelet's.
+fn machine_addresses(written: &[NodeAddress<'_>]) -> Vec<IpAddr> {
+    let read = |written: &NodeAddress<'_>| {
+        let address = written.address.parse::<Address>().ok().map(IpAddr::from)?;
+        Some((written.kind != "InternalIP", address))
+    };
+    let sorted: BTreeSet<(bool, IpAddr)> = written.iter().filter_map(read).collect();
+    let mut addresses: Vec<IpAddr> = sorted.into_iter().map(|(_, address)| address).collect();
+    let mut seen = BTreeSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    addresses
 }
 
 fn attention(ignore: Option<&str>) -> OperatorAttention {

@@ -147,6 +147,8 @@ pub(super) struct NodeStatus<'a> {
 pub(super) struct NodeAddress<'a> {
     #[serde(borrow, default)]
     pub address: Cow<'a, str>,
+    #[serde(borrow, default, rename = "type")]
+    pub kind: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::blocked::{Blocked, BlockedReason};
 use super::candidates::Candidates;
 use super::change::{Change, NodeChange, Target};
+use super::file_blocks::FileBlocks;
 use super::lb;
 use super::limits::refusals;
 use super::misplaced::Placement;
@@ -13,14 +14,14 @@ use super::node_change::{NodeChanges, Pinned};
 use super::others::Others;
 use super::pins::PinOutcome;
 use super::withheld::Withheld;
-use super::{Plan, digest, drift, pairs, pins, pod_pools};
+use super::{Plan, digest, drift, misplaced, pairs, pins, pod_pools};
 use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Supply, allocate};
 use crate::check;
 use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
-use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity};
-use crate::net::{Block, Family, Range, merge};
-use crate::observed::{FamilyUse, Node, Observed, OtherUser, Reading};
+use crate::model::{Finding, NodeName, ObjectRef, PerFamily, PoolName, Rule, Severity};
+use crate::net::{Block, Family, Range, RangeIndex, merge};
+use crate::observed::{FamilyUse, Holding, Node, Observed, OtherUser, Reading};
 
 /// Plans. `file_findings` are what lowering and the checks of the files gave; with an error among them there is nothing
 /// to plan from, and the caller must not call this.
@@ -120,12 +121,25 @@ struct Joined<'p> {
     pinned: Option<Pinned>,
 }
 
+/// What the pools give to nodes.
+fn given<'n>(nodes: &[Joined<'n>], outcomes: &[Outcome]) -> Vec<(Range, &'n NodeName)> {
+    let blocks = |outcome: &Outcome| match outcome {
+        Outcome::Assigned(assigned) => assigned.blocks,
+        Outcome::NothingNeeded | Outcome::NoPool | Outcome::Short { .. } => PerFamily::NONE,
+    };
+    let each = nodes.iter().zip(outcomes).flat_map(|(joined, outcome)| {
+        blocks(outcome).iter().map(|block| (block.range(), &joined.node.name)).collect::<Vec<_>>()
+    });
+    each.collect()
+}
+
 impl<'p> Planner<'p> {
     /// Each node gets its block.
     fn blocks_of_nodes(&mut self) {
         let withheld = Withheld::new(self.observed, &self.supply);
         self.plan.findings.extend(withheld.findings());
-        let others = Others::new(&withheld, &foreign(self.desired, self.observed, &withheld), self.claims);
+        let others =
+            Others::new(self.observed, &withheld, &foreign(self.desired, self.observed, &withheld), self.claims);
         let mut candidates = Candidates::new(self.desired, &self.supply);
         let nodes: Vec<Joined<'_>> = nodes_in_order(self.observed)
             .into_iter()
@@ -140,6 +154,10 @@ impl<'p> Planner<'p> {
     fn pod_pools(&mut self) {
         let pod_pools::PodPoolPlan { changes, blocked, unchanged } = pod_pools::plan(self.desired, self.observed);
         let nodes = self.observed.nodes.keys().filter(|name| !self.desired.pins.contains_key(*name));
+        let files = FileBlocks::new(self.desired);
+        let misplaced =
+            self.observed.nodes.values().flat_map(|node| misplaced::of_pod_pools(&files, self.observed, node));
+        self.plan.misplaced.extend(misplaced);
         self.plan.unchanged.extend(nodes.cloned().map(Target::Node));
         self.plan.unchanged.extend(unchanged);
         self.plan.blocked.extend(blocked);
@@ -158,7 +176,11 @@ impl<'p> Planner<'p> {
         let reserved: Vec<Range> = self.desired.pools.values().flat_map(|pool| pool.reserved.iter().copied()).collect();
         let never: Vec<Range> = pins.iter().map(|block| block.range()).chain(reserved.iter().copied()).collect();
         let mut kept = self.kept(others, &never);
-        let demand = |joined: &Joined<'_>| self.demand(joined, kept.remove(&joined.node.name).unwrap_or_default());
+        let demand = |joined: &Joined<'_>| {
+            let name = &joined.node.name;
+            let (kept, apart) = (kept.remove(name).unwrap_or_default(), withheld.own_addresses(name));
+            Demand { kept, apart, ..self.demand(joined) }
+        };
         let demands: Vec<Demand> = nodes.iter().map(demand).collect();
         let taken = addresses_in_use(self.desired, self.observed, self.claims, withheld);
         let allocation = allocate(&mut self.supply, &taken, &pins, &demands);
@@ -169,7 +191,7 @@ impl<'p> Planner<'p> {
         allocation.outcomes
     }
 
-    fn demand(&self, joined: &Joined<'_>, kept: Vec<Block>) -> Demand {
+    fn demand(&self, joined: &Joined<'_>) -> Demand {
         let node = joined.node;
         let held = self.observed.holds(node);
         let mut families: Vec<Family> = Family::BOTH.into();
@@ -182,7 +204,7 @@ impl<'p> Planner<'p> {
                 pools = self.supply.id(pool).into_iter().collect();
             }
             None => {
-                if let Some(pool) = held.iter().find_map(|holding| self.supply.pool_of(holding.block)) {
+                if let Some(pool) = self.pool_of_held(&held, &joined.candidates) {
                     pools = self.beside(pool, &mut families).unwrap_or(pools);
                 }
             }
@@ -191,14 +213,22 @@ impl<'p> Planner<'p> {
             families.clear();
         }
         let required = families.iter().copied().filter(|family| self.is_required(*family)).collect();
-        Demand { node: node.name.clone(), families, required, candidates: pools, kept }
+        let (node, candidates) = (node.name.clone(), pools);
+        Demand { node, families, required, candidates, kept: Vec::new(), apart: Vec::new() }
+    }
+
+    /// The pool of what a node holds of the families that Cilium uses, if it selects the node still.
+    fn pool_of_held(&self, held: &PerFamily<Holding>, candidates: &[PoolId]) -> Option<PoolId> {
+        let is_used = |holding: &&Holding| self.observed.cilium.use_of(holding.block.family()) != FamilyUse::Off;
+        let pools = held.iter().filter(is_used).filter_map(|holding| self.supply.pool_of(holding.block));
+        pools.into_iter().find(|pool| candidates.contains(pool))
     }
 
     /// What is claimed for each node or rests after it, as far as it may have it; what is in `never` it may not.
     fn kept(&self, others: &Others<'_>, never: &[Range]) -> BTreeMap<&'p NodeName, Vec<Block>> {
         let mut kept: BTreeMap<&NodeName, Vec<Block>> = BTreeMap::new();
         for (block, node) in self.claims.held() {
-            let is_free = others.holder(block, node).is_none() && !others.uses(block);
+            let is_free = others.keeper(block, node).is_none() && !others.uses(block);
             if is_free && !never.iter().any(|range| range.overlaps(&block.range())) {
                 kept.entry(node).or_default().push(block);
             }
@@ -219,14 +249,16 @@ impl<'p> Planner<'p> {
     }
 
     fn decide(&mut self, nodes: &[Joined<'_>], others: &Others<'_>, outcomes: Vec<Outcome>) {
-        let changes = NodeChanges::new(self.desired, self.observed, &self.supply, others);
-        let mut placement = Placement::new(self.desired, self.observed, &self.supply, others);
+        let files = FileBlocks::new(self.desired);
+        let given = RangeIndex::new(given(nodes, &outcomes));
+        let changes = NodeChanges::new(self.desired, self.observed, &self.supply, others, &files, given);
+        let mut placement = Placement::new(self.desired, self.observed, &self.supply, &files, others);
         let unknown = check::neutron_trouble(self.desired, self.observed);
         for (joined, outcome) in nodes.iter().zip(outcomes) {
             let Joined { node, candidates, pinned } = joined;
             drift::of_node(self.observed, node, self.desired.pins.get(&node.name), &mut self.plan.drift);
             let misplaced = placement.of_node(node, candidates);
-            let decided = match (changes.of(node, pinned.as_ref(), outcome, &misplaced), &unknown) {
+            let decided = match (changes.of(node, pinned.as_ref(), outcome), &unknown) {
                 // It may be of a subnet that nobody could look at.
                 (Ok(Some(change)), Some(trouble)) if self.makes_real(node, &change) => {
                     Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
@@ -281,7 +313,7 @@ impl<'p> Planner<'p> {
     fn pairs(&mut self) {
         let withheld = Withheld::new(self.observed, &supply(self.desired));
         let foreign = foreign(self.desired, self.observed, &withheld);
-        let others = Others::new(&withheld, &foreign, self.claims);
+        let others = Others::new(self.observed, &withheld, &foreign, self.claims);
         let planned = pairs::plan(self.desired, self.observed, &others, &self.plan.changes);
         let pairs::PairsPlan { changes, drift, unchanged, findings } = planned;
         self.plan.changes.extend(changes);

@@ -77,8 +77,9 @@ fn shown(observed: &Observed, node: &Node, family: Family) -> impl Iterator<Item
         (HoldingField::OldAnnotation, node.old_annotation.get(family)),
     ];
     let of_node = of_node.map(|(field, block)| block.map(|block| (field, *block)));
-    let of_cilium_node = observed.cilium_node_shows(&node.name, family).map(|(block, field)| (field, block));
-    of_node.into_iter().flatten().chain(of_cilium_node)
+    let of_cilium_node = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|other| &other.pod_cidrs);
+    let of_cilium_node = of_cilium_node.filter(move |block| block.family() == family);
+    of_node.into_iter().flatten().chain(of_cilium_node.map(|block| (HoldingField::CiliumNode, *block)))
 }
 
 /// Field manager and time of the last write of a field.

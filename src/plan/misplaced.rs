@@ -1,8 +1,7 @@
 //! Blocks that nodes hold and that the files would not give them today, with the reason.
 //!
 //! A held block never moves by itself, so this changes nothing: it keeps a plan without changes from claiming that the
-//! cluster is what the files say. Ipam `multi-pool` is left out: Cilium's operator chooses blocks there, and Pods choose
-//! pools.
+//! cluster is what the files say. In ipam `multi-pool` Pods choose pools, so there any node may hold blocks of any pool.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +9,13 @@ use std::sync::Arc;
 
 use strum::{IntoStaticStr, VariantNames};
 
+use super::file_blocks::FileBlocks;
 use super::others::Others;
 use crate::alloc::{PoolId, Supply};
 use crate::desired::{Desired, Pool};
-use crate::model::{NodeName, Origin, PoolName};
+use crate::model::{NodeName, Origin, PerFamily, PoolName};
 use crate::net::{Block, BlockSize, Family};
-use crate::observed::{FamilyUse, HoldingField, Node, Observed};
+use crate::observed::{FamilyUse, Holding, HoldingField, Node, Observed};
 
 /// A held block that the files would not give its node today.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,12 @@ pub enum MisplacedReason {
     Reserved,
     /// The Policy excludes addresses of the block.
     Excluded,
+    /// The block is pinned to this other node.
+    PinnedToOther(NodeName),
+    /// The node's block of the other family is of this pool, which gives blocks of both.
+    PairOfTwoPools(PoolName),
+    /// The pool gives no new blocks. A node that holds one already is in its place.
+    PoolDisabled,
     /// Something other than the Pods of nodes uses addresses of the block.
     UsedByOthers,
     /// This pool comes first for the node, and has a free block.
@@ -71,6 +77,11 @@ impl MisplacedReason {
             MisplacedReason::Reserved | MisplacedReason::Excluded => {
                 "give these addresses back to the pool, or drain and re-create the nodes"
             }
+            MisplacedReason::PinnedToOther(_) => {
+                "pin another block, or drain and re-create this node so that the pinned one can have it"
+            }
+            MisplacedReason::PairOfTwoPools(_) => "drain and re-create the nodes: they get both blocks of one pool",
+            MisplacedReason::PoolDisabled => "enable the pool, or clear the field that shows the block",
             MisplacedReason::UsedByOthers => "move what uses these addresses, or drain and re-create the nodes",
             MisplacedReason::BetterPool(_) => {
                 "drain and re-create the nodes to move them; until then they keep the block"
@@ -88,6 +99,11 @@ impl fmt::Display for MisplacedReason {
             MisplacedReason::OtherBlockSize(size) => write!(f, "the pool gives {size} blocks"),
             MisplacedReason::Reserved => f.write_str("the pool reserves these addresses"),
             MisplacedReason::Excluded => f.write_str("the Policy excludes these addresses"),
+            MisplacedReason::PinnedToOther(node) => write!(f, "it is pinned to node {node}"),
+            MisplacedReason::PairOfTwoPools(pool) => {
+                write!(f, "the node's other block is of pool {pool}, which gives both")
+            }
+            MisplacedReason::PoolDisabled => f.write_str("the pool is disabled"),
             MisplacedReason::UsedByOthers => f.write_str("something else uses these addresses"),
             MisplacedReason::BetterPool(pool) => write!(f, "pool {pool} comes first and has room"),
         }
@@ -99,8 +115,9 @@ pub(super) struct Placement<'p> {
     desired: &'p Desired,
     observed: &'p Observed,
     supply: &'p Supply,
+    files: &'p FileBlocks<'p>,
     others: &'p Others<'p>,
-    /// Families that Cilium uses and that some pool gives. Of any other family the files say nothing.
+    /// Families that Cilium uses.
     families: Vec<Family>,
     /// Families that an agent waits for.
     required: Vec<Family>,
@@ -113,14 +130,13 @@ impl<'p> Placement<'p> {
         desired: &'p Desired,
         observed: &'p Observed,
         supply: &'p Supply,
+        files: &'p FileBlocks<'p>,
         others: &'p Others<'p>,
     ) -> Placement<'p> {
         let use_of = |family: &Family| observed.cilium.use_of(*family);
-        let is_given = |family: &Family| supply.pools().any(|(_, pool)| pool.has(*family));
-        let is_used = |family: &Family| use_of(family) != FamilyUse::Off && is_given(family);
-        let families = Family::BOTH.into_iter().filter(is_used).collect();
+        let families = Family::BOTH.into_iter().filter(|family| use_of(family) != FamilyUse::Off).collect();
         let required = Family::BOTH.into_iter().filter(|family| use_of(family) == FamilyUse::Required).collect();
-        Placement { desired, observed, supply, others, families, required, with_room: BTreeMap::new() }
+        Placement { desired, observed, supply, files, others, families, required, with_room: BTreeMap::new() }
     }
 
     /// The blocks of a node that are not in their place. `candidates` are the pools that select the node, best first.
@@ -130,41 +146,23 @@ impl<'p> Placement<'p> {
         // The pool of a pin gives the family that the pin leaves out.
         let of_pin: Option<Arc<[PoolId]>> = pin.and_then(|pin| self.supply.id(&pin.pool)).map(|id| [id].into());
         let candidates = of_pin.as_ref().unwrap_or(candidates);
+        let held = self.observed.holds(node);
         let mut misplaced = Vec::new();
-        for holding in self.observed.holds(node).iter() {
+        for holding in held.iter() {
             let family = holding.block.family();
             let is_pinned = pin.is_some_and(|pin| pin.blocks.get(family).is_some());
             if is_pinned || !self.families.contains(&family) {
                 continue;
             }
-            let pool = self.pool_of(holding.block);
-            if let Some(reason) = self.of_block(node, holding.block, pool, candidates) {
-                misplaced.push(Misplaced {
-                    reason,
-                    pool: pool.map(|pool| pool.name.clone()),
-                    node: node.name.clone(),
-                    block: holding.block,
-                    field: holding.field,
-                    origin: pool.map(|pool| pool.origin.clone()),
-                });
-            }
+            let reason = self.of_block(node, holding.block, candidates).or_else(|| self.of_pair(node, &held, holding));
+            misplaced
+                .extend(reason.map(|reason| misplaced_block(self.files, node, holding.block, holding.field, reason)));
         }
         misplaced
     }
 
-    fn pool_of(&self, block: Block) -> Option<&'p Pool> {
-        let id = self.supply.pool_of(block)?;
-        self.desired.pools.get(self.supply.pool(id).name())
-    }
-
-    fn of_block(
-        &mut self,
-        node: &Node,
-        block: Block,
-        pool: Option<&Pool>,
-        candidates: &Arc<[PoolId]>,
-    ) -> Option<MisplacedReason> {
-        if let Some(reason) = not_given(self.desired, node, block, pool) {
+    fn of_block(&mut self, node: &Node, block: Block, candidates: &Arc<[PoolId]>) -> Option<MisplacedReason> {
+        if let Some(reason) = self.files.obstacle(node, block) {
             return Some(reason);
         }
         if self.others.uses(block) {
@@ -172,6 +170,19 @@ impl<'p> Placement<'p> {
         }
         let (better, own) = (self.first_with_room(candidates, block.family())?, self.supply.pool_of(block)?);
         is_before(candidates, better, own).then(|| MisplacedReason::BetterPool(self.supply.pool(better).name().clone()))
+    }
+
+    /// A pool that gives both families gives a node both of them; where both pools do, the IPv4 block leads. A block that is misplaced
+    /// itself leads nowhere.
+    fn of_pair(&self, node: &Node, held: &PerFamily<Holding>, holding: &Holding) -> Option<MisplacedReason> {
+        let family = holding.block.family();
+        let other = held.iter().find(|other| other.block.family() != family)?;
+        let (own, of_other) = (self.files.pool_of(holding.block)?, self.files.pool_of(other.block)?);
+        let gives_both = |pool: &Pool| Family::BOTH.iter().all(|family| pool.block_size.get(*family).is_some());
+        let leads = family == Family::Ipv6 || !gives_both(own);
+        let is_split = own.name != of_other.name && gives_both(of_other) && leads;
+        let is_split = is_split && self.files.obstacle(node, other.block).is_none();
+        is_split.then(|| MisplacedReason::PairOfTwoPools(of_other.name.clone()))
     }
 
     /// The first pool that would serve a node without blocks, this family among them.
@@ -186,27 +197,31 @@ impl<'p> Placement<'p> {
     }
 }
 
-/// Why no pool would give a node this block, which lies in this pool, even if all of them were empty.
-pub(super) fn not_given(desired: &Desired, node: &Node, block: Block, pool: Option<&Pool>) -> Option<MisplacedReason> {
-    let pin = desired.pins.get(&node.name);
-    if pin.is_some_and(|pin| pin.blocks.get(block.family()) == Some(&block)) {
-        return None;
-    }
-    if desired.policy.excluded.iter().any(|range| range.overlaps(&block.range())) {
-        return Some(MisplacedReason::Excluded);
-    }
-    let Some(pool) = pool else { return Some(MisplacedReason::InNoPool) };
-    if let Some(size) = pool.block_size.get(block.family()).filter(|size| **size != block.size()) {
-        return Some(MisplacedReason::OtherBlockSize(*size));
-    }
-    if pool.reserved.iter().any(|range| range.overlaps(&block.range())) {
-        return Some(MisplacedReason::Reserved);
-    }
-    let is_selected = match pin {
-        Some(pin) => pin.pool == pool.name,
-        None => pool.selector.matches(&node.labels),
+/// In ipam `multi-pool`: what Cilium's operator gave a node of pools that the files do not have, or have otherwise.
+pub(super) fn of_pod_pools(files: &FileBlocks<'_>, observed: &Observed, node: &Node) -> Vec<Misplaced> {
+    let allocated = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|node| &node.allocated);
+    let blocks = allocated.flat_map(|(pool, blocks)| blocks.iter().map(move |block| (pool, *block)));
+    let of_block = |(pool, block): (&String, Block)| {
+        let reason = match files.giver(block) {
+            Ok(giver) if giver.name.as_str() == pool => return None,
+            Ok(_) => MisplacedReason::InNoPool,
+            Err(reason) => reason,
+        };
+        Some(misplaced_block(files, node, block, HoldingField::Allocated, reason))
     };
-    (!is_selected).then_some(MisplacedReason::NotSelected)
+    blocks.filter_map(of_block).collect()
+}
+
+fn misplaced_block(
+    files: &FileBlocks<'_>,
+    node: &Node,
+    block: Block,
+    field: HoldingField,
+    reason: MisplacedReason,
+) -> Misplaced {
+    let pool = files.pool_of(block);
+    let (name, origin) = (pool.map(|pool| pool.name.clone()), pool.map(|pool| pool.origin.clone()));
+    Misplaced { reason, pool: name, node: node.name.clone(), block, field, origin }
 }
 
 fn is_before(candidates: &[PoolId], one: PoolId, other: PoolId) -> bool {

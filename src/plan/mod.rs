@@ -16,6 +16,7 @@ mod document_findings;
 mod document_lb;
 mod document_pod_pools;
 mod drift;
+mod file_blocks;
 mod lb;
 mod limits;
 mod misplaced;

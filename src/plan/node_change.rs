@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use super::blocked::BlockedReason;
 use super::change::{Action, Edit, NodeChange, PassedOverPool, Reason, UnapprovedBlock};
 use super::drift;
-use super::misplaced::{Misplaced, MisplacedReason};
+use super::file_blocks::FileBlocks;
 use super::others::{Others, Rival};
 use super::pins::PinOutcome;
 use super::undo;
 use super::write_path::{Paths, Route};
 use crate::alloc::{Assigned, Outcome, PassedOver, PoolId, Supply};
 use crate::desired::Desired;
-use crate::model::{Hazard, Origin, PerFamily, PoolName};
-use crate::net::{Block, Family};
+use crate::model::{Hazard, NodeName, Origin, PerFamily, PoolName};
+use crate::net::{Block, Family, RangeIndex};
 use crate::observed::{FamilyUse, Holding, HoldingField, Node, ObjectVersion, Observed, Reading};
 
 /// A node with a pin.
@@ -29,7 +29,10 @@ pub(super) struct NodeChanges<'p> {
     observed: &'p Observed,
     supply: &'p Supply,
     others: &'p Others<'p>,
+    files: &'p FileBlocks<'p>,
     paths: Paths<'p>,
+    /// What the pools give in this plan.
+    given: RangeIndex<&'p NodeName>,
     /// Blocks of each pool that nobody holds and nobody may have yet.
     spoken_for: BTreeMap<PoolId, usize>,
 }
@@ -47,6 +50,8 @@ impl<'p> NodeChanges<'p> {
         observed: &'p Observed,
         supply: &'p Supply,
         others: &'p Others<'p>,
+        files: &'p FileBlocks<'p>,
+        given: RangeIndex<&'p NodeName>,
     ) -> NodeChanges<'p> {
         let paths = Paths::new(observed, desired.policy.write_path);
         let mut spoken_for = BTreeMap::new();
@@ -55,7 +60,7 @@ impl<'p> NodeChanges<'p> {
                 *spoken_for.entry(pool).or_default() += 1;
             }
         }
-        NodeChanges { desired, observed, supply, others, paths, spoken_for }
+        NodeChanges { desired, observed, supply, others, files, paths, given, spoken_for }
     }
 
     pub(super) fn of(
@@ -63,19 +68,19 @@ impl<'p> NodeChanges<'p> {
         node: &Node,
         pinned: Option<&Pinned>,
         outcome: Outcome,
-        misplaced: &[Misplaced],
     ) -> Result<Option<NodeChange>, BlockedReason> {
         if let Some(text) = self.observed.unreadable(node) {
             return Err(BlockedReason::Unreadable(text.to_owned()));
         }
         let held = self.held_in_use(node);
         let mut blocks: PerFamily<Block> = held.iter().map(|holding| holding.block).collect();
-        let mut source = None;
+        let (mut source, mut allocated, mut chosen) = (None, PerFamily::NONE, PerFamily::NONE);
         match pinned.map(|pinned| (&pinned.outcome, pinned)) {
             Some((PinOutcome::Blocked(reason), _)) => return Err(reason.clone()),
             Some((PinOutcome::Move(blocks), pinned)) => return self.moved(node, &held, blocks, pinned).map(Some),
             Some((PinOutcome::Assign(assign), pinned)) if !assign.is_empty() => {
                 assign.iter().for_each(|block| blocks.offer(*block));
+                chosen = *assign;
                 let (pool, origin) = (Some(pinned.pool.clone()), Some(pinned.origin.clone()));
                 source = Some(Source { pool, origin, reason: Reason::Pinned });
             }
@@ -84,6 +89,7 @@ impl<'p> NodeChanges<'p> {
         match outcome {
             Outcome::Assigned(assigned) => {
                 assigned.blocks.iter().for_each(|block| blocks.offer(*block));
+                allocated = assigned.blocks;
                 source = Some(match source {
                     Some(pin) => Source { reason: Reason::PinnedInPart, ..pin },
                     None => self.source_of(&assigned),
@@ -96,27 +102,37 @@ impl<'p> NodeChanges<'p> {
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
         }
         let change = self.write(node, &held, &blocks, source)?;
-        Ok(change.map(|change| NodeChange { needs_approval: self.unapproved(node, &held, misplaced), ..change }))
+        let Some(change) = change.map(|change| self.refuse_conflicts(change, &allocated)).transpose()? else {
+            return Ok(None);
+        };
+        allocated.iter().for_each(|block| chosen.offer(*block));
+        Ok(Some(NodeChange { needs_approval: self.unapproved(node, &held, &change, &chosen), ..change }))
     }
 
-    /// Blocks that the node's agent alone vouches for, and that are none of its pools.
-    fn unapproved(&self, node: &Node, held: &PerFamily<Holding>, misplaced: &[Misplaced]) -> Vec<UnapprovedBlock> {
-        let is_written_by_the_node = |holding: &&Holding| match holding.field {
-            HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => {
-                holding.reading == Reading::NotRead
-            }
+    /// Blocks that the change puts where they were not, and that neither the files nor an administrator of the node chose: those that
+    /// the files would not give it.
+    fn unapproved(
+        &self,
+        node: &Node,
+        held: &PerFamily<Holding>,
+        change: &NodeChange,
+        chosen: &PerFamily<Block>,
+    ) -> Vec<UnapprovedBlock> {
+        let new = change.new_blocks();
+        let is_up_to_the_node = |holding: &&Holding| match holding.field {
+            HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => true,
             HoldingField::NodeSpec | HoldingField::Setting | HoldingField::Allocated => false,
         };
+        let is_judged = |holding: &&Holding| {
+            let is_chosen = chosen.get(holding.block.family()) == Some(&holding.block);
+            !is_chosen && new.contains(&holding.block)
+        };
         let unapproved = |holding: &Holding| {
-            let found = misplaced.iter().find(|misplaced| misplaced.block == holding.block)?;
-            let reason = match &found.reason {
-                MisplacedReason::BetterPool(_) => return None,
-                reason => reason.clone(),
-            };
+            let reason = self.files.obstacle_to_new(node, holding.block)?;
             let author = drift::author(self.observed, node, holding.field);
             Some(UnapprovedBlock { block: holding.block, field: holding.field, reason, author })
         };
-        held.iter().filter(is_written_by_the_node).filter_map(unapproved).collect()
+        held.iter().filter(is_up_to_the_node).filter(is_judged).filter_map(unapproved).collect()
     }
 
     /// A node that moves from the blocks that it holds to those of its pin.
@@ -133,7 +149,7 @@ impl<'p> NodeChanges<'p> {
         let edit = self.paths.by_node_config(node, blocks)?;
         let (before, after) = before_and_after(node, held, &edit);
         let from = before.first().copied();
-        self.refuse_conflicts(NodeChange {
+        let change = NodeChange {
             action: Action::Update,
             node: node.name.clone(),
             pool: Some(pinned.pool.clone()),
@@ -146,7 +162,8 @@ impl<'p> NodeChanges<'p> {
             guard: ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() },
             origin: Some(pinned.origin.clone()),
             needs_approval: Vec::new(),
-        })
+        };
+        self.refuse_conflicts(change, &PerFamily::NONE)
     }
 
     /// What the node holds of the families that Cilium uses.
@@ -187,17 +204,27 @@ impl<'p> NodeChanges<'p> {
         let (node, needs_approval) = (node.name.clone(), Vec::new());
         let change =
             NodeChange { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin, needs_approval };
-        self.refuse_conflicts(change).map(Some)
+        Ok(Some(change))
     }
 
-    /// What a node shows in one field may be wrong. A write makes it real, so it must be free of others like a new block.
-    fn refuse_conflicts(&self, change: NodeChange) -> Result<NodeChange, BlockedReason> {
-        match self.others.conflict(&change) {
+    /// What a node shows in one field may be wrong. A write makes it real, so it must be free of others like a new block, and of what
+    /// this plan gives to others.
+    fn refuse_conflicts(&self, change: NodeChange, allocated: &PerFamily<Block>) -> Result<NodeChange, BlockedReason> {
+        let rival = self.others.conflict(&change, allocated).or_else(|| self.given_to_another(&change));
+        match rival {
             None => Ok(change),
             Some((block, Rival::Holder(other))) => Err(BlockedReason::HeldTwice(block, other)),
             Some((block, Rival::Claimant(other))) => Err(BlockedReason::SpokenFor(block, other)),
             Some((block, Rival::Foreign)) => Err(BlockedReason::HeldNotFree(block)),
         }
+    }
+
+    fn given_to_another(&self, change: &NodeChange) -> Option<(Block, Rival)> {
+        let another = |block: &Block| {
+            let given = self.given.overlapping(&block.range()).map(|(_, node)| *node);
+            given.filter(|node| **node != change.node).min()
+        };
+        change.new_blocks().into_iter().find_map(|block| Some((block, Rival::Claimant(another(&block)?.clone()))))
     }
 
     /// An agent that runs has its blocks already and does not look again; one that waits for its first takes it at once

@@ -3,8 +3,9 @@
 use super::change::NodeChange;
 use super::withheld::Withheld;
 use crate::claims::{Claim, ClaimGuard, Claims, Conflict};
-use crate::model::NodeName;
+use crate::model::{NodeName, PerFamily};
 use crate::net::{Block, Range, RangeIndex};
+use crate::observed::Observed;
 
 /// Claims in force, by address.
 pub(super) struct Claimed<'c> {
@@ -57,16 +58,24 @@ pub(super) enum Rival {
 /// Answers who else uses an address.
 pub(super) struct Others<'o> {
     claimed: Claimed<'o>,
+    /// All that any field shows for a node.
     shown: RangeIndex<&'o NodeName>,
+    /// What of it is kept out of the pools.
+    withheld: RangeIndex<&'o NodeName>,
     foreign: RangeIndex<()>,
 }
 
 impl<'o> Others<'o> {
-    pub(super) fn new(withheld: &Withheld<'o>, foreign: &[Range], claims: &'o Claims) -> Others<'o> {
-        let shown = withheld.shown.iter().map(|(node, range)| (*range, *node));
+    pub(super) fn new(
+        observed: &'o Observed,
+        withheld: &Withheld<'o>,
+        foreign: &[Range],
+        claims: &'o Claims,
+    ) -> Others<'o> {
         Others {
             claimed: Claimed::new(claims),
-            shown: RangeIndex::new(shown),
+            shown: RangeIndex::new(observed.shown_blocks().map(|(node, block)| (block.range(), node))),
+            withheld: RangeIndex::new(withheld.shown.iter().map(|(node, range)| (*range, *node))),
             foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))),
         }
     }
@@ -78,7 +87,13 @@ impl<'o> Others<'o> {
 
     /// Another node that shows an overlapping block.
     pub(super) fn holder(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
-        self.shown.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
+        other(&self.shown, block, node)
+    }
+
+    /// Another node for which addresses of the block are kept out of the pools: of what an object shows beyond its bound, the
+    /// allocator gives blocks to others.
+    pub(super) fn keeper(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
+        other(&self.withheld, block, node)
     }
 
     /// Whether something else than nodes uses a part of it.
@@ -87,10 +102,14 @@ impl<'o> Others<'o> {
     }
 
     /// Why a change must not be written: a block that it puts where it was not becomes real by that, whether its node holds it already in
-    /// another field or not.
-    pub(super) fn conflict(&self, change: &NodeChange) -> Option<(Block, Rival)> {
+    /// another field or not. `allocated` are those of its blocks that the allocator chose.
+    pub(super) fn conflict(&self, change: &NodeChange, allocated: &PerFamily<Block>) -> Option<(Block, Rival)> {
         let blocks = change.new_blocks();
-        let holder = |block: &Block| Some((*block, Rival::Holder(self.holder(*block, &change.node)?.clone())));
+        let holder = |block: &Block| {
+            let is_allocated = allocated.get(block.family()) == Some(block);
+            let holder = if is_allocated { Others::keeper } else { Others::holder };
+            Some((*block, Rival::Holder(holder(self, *block, &change.node)?.clone())))
+        };
         if let Some(held) = blocks.iter().find_map(holder) {
             return Some(held);
         }
@@ -99,4 +118,8 @@ impl<'o> Others<'o> {
         }
         blocks.into_iter().find(|block| self.uses(*block)).map(|block| (block, Rival::Foreign))
     }
+}
+
+fn other<'o>(index: &RangeIndex<&'o NodeName>, block: Block, node: &NodeName) -> Option<&'o NodeName> {
+    index.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
 }

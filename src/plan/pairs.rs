@@ -12,12 +12,13 @@ use super::document::{ChangeDocument, GuardDocument};
 use super::document_edit::EditDocument;
 use super::document_lb::hazard_text;
 use super::drift::{Drift, PairsDrift};
-use super::misplaced::{MisplacedReason, not_given};
+use super::file_blocks::FileBlocks;
+use super::misplaced::MisplacedReason;
 use super::others::Others;
 use crate::check;
-use crate::desired::{AddressPairs, Desired, Pool};
+use crate::desired::{AddressPairs, Desired};
 use crate::model::{Finding, Hazard, IpamMode, NodeName, ObjectRef, Rule, Severity};
-use crate::net::{Block, Range};
+use crate::net::Block;
 use crate::neutron::{GuardedPort, Id, Pair, PairsChange, PortSecurity};
 use crate::observed::{ModeSeen, Node, Observed, Reading};
 
@@ -74,17 +75,12 @@ impl PortChange {
     }
 }
 
-/// Whether a range lies in a pool of the files.
-pub(super) fn is_in_pools(desired: &Desired, range: &IpNet) -> bool {
-    let mut ranges = desired.pools.values().flat_map(|pool| &pool.ranges);
-    ranges.any(|own| IpNet::from(own.block).contains(range))
-}
-
 /// What decides about the pairs of all ports.
 struct Deciding<'p> {
     desired: &'p Desired,
     observed: &'p Observed,
     others: &'p Others<'p>,
+    files: FileBlocks<'p>,
     /// What this plan gives to nodes.
     given: BTreeMap<&'p NodeName, &'p [Block]>,
     /// What any field shows for each node, whether this Cilium reads it or not: after a change of its settings, agents live in what they read before.
@@ -94,7 +90,8 @@ struct Deciding<'p> {
 
 pub(super) fn plan(desired: &Desired, observed: &Observed, others: &Others<'_>, changes: &[Change]) -> PairsPlan {
     let (given, shown) = (BTreeMap::new(), BTreeMap::new());
-    let mut deciding = Deciding { desired, observed, others, given, shown, plan: PairsPlan::default() };
+    let files = FileBlocks::new(desired);
+    let mut deciding = Deciding { desired, observed, others, files, given, shown, plan: PairsPlan::default() };
     if desired.policy.address_pairs == AddressPairs::Ignored {
         return deciding.plan;
     }
@@ -250,7 +247,7 @@ impl Deciding<'_> {
     fn wanted(&mut self, node: &Node, candidates: &BTreeSet<Block>) -> BTreeSet<IpNet> {
         let mut wanted = BTreeSet::new();
         for block in candidates.iter().copied() {
-            match obstacle(self.desired, self.observed, self.others, node, block) {
+            match obstacle(&self.files, self.observed, self.others, node, block) {
                 None => drop(wanted.insert(IpNet::from(block))),
                 Some(why) => {
                     let message = format!("its port is not made to let {block} out: {why}");
@@ -268,14 +265,7 @@ impl Deciding<'_> {
 
     /// Whether a range is a block as the pools give them, and of nobody else: not some address in a pool that somebody lets out for his own ends.
     fn is_ours(&self, range: &IpNet) -> bool {
-        let Some(block) = block_of(range) else { return false };
-        let gives = |pool: &Pool| {
-            let reserves = |reserved: &Range| reserved.overlaps(&block.range());
-            pool.contains(block)
-                && pool.block_size.get(block.family()).is_some_and(|size| *size == block.size())
-                && !pool.reserved.iter().any(reserves)
-        };
-        self.desired.pools.values().any(gives) && !self.others.uses(block)
+        block_of(range).is_some_and(|block| self.files.giver(block).is_ok() && !self.others.uses(block))
     }
 }
 
@@ -288,33 +278,38 @@ pub(super) fn in_use(observed: &Observed, node: &Node) -> BTreeSet<Block> {
 
 /// Why the port of a node is not opened for a block: whoever writes one to a node must not get what is somebody else's.
 pub(super) fn obstacle(
-    desired: &Desired,
+    files: &FileBlocks<'_>,
     observed: &Observed,
     others: &Others<'_>,
     node: &Node,
     block: Block,
 ) -> Option<String> {
-    if !is_in_pools(desired, &IpNet::from(block)) {
+    if files.pool_of(block).is_none() {
         return Some("it is of no pool of the files".to_owned());
     }
-    if let Some(other) = others.holder(block, &node.name) {
+    // Of what another object shows beyond its bound, the allocator gave the node this block.
+    let other = if is_in_spec(node, block) { Others::keeper } else { Others::holder };
+    if let Some(other) = other(others, block, &node.name) {
         return Some(format!("node `{other}` shows it, too"));
     }
-    if let Some(reason) = not_vouched_for(desired, observed, node, block) {
+    if let Some(reason) = not_vouched_for(files, observed, node, block) {
         return Some(format!("{reason}, and only the node's own agent shows the block"));
     }
     others.uses(block).then(|| "something else than nodes has addresses of it".to_owned())
 }
 
+fn is_in_spec(node: &Node, block: Block) -> bool {
+    node.spec.get(block.family()) == Some(&block)
+}
+
 /// What speaks against a block that only fields show which the node's agent can write.
-fn not_vouched_for(desired: &Desired, observed: &Observed, node: &Node, block: Block) -> Option<MisplacedReason> {
-    if node.spec.get(block.family()) == Some(&block) {
+fn not_vouched_for(files: &FileBlocks<'_>, observed: &Observed, node: &Node, block: Block) -> Option<MisplacedReason> {
+    if is_in_spec(node, block) {
         return None;
     }
-    let pool = desired.pools.values().find(|pool| pool.contains(block));
     // There a Pod of any node asks for a pool.
-    not_given(desired, node, block, pool)
-        .filter(|reason| !(observed.is_multi_pool() && *reason == MisplacedReason::NotSelected))
+    let is_meant = |reason: &MisplacedReason| observed.is_multi_pool() && *reason == MisplacedReason::NotSelected;
+    files.obstacle(node, block).filter(|reason| !is_meant(reason))
 }
 
 /// The same as a block; `None` where bits below its prefix are set.

@@ -8,9 +8,9 @@ use super::blocked::{Blocked, BlockedReason};
 use super::change::{Change, Target, node_changes};
 use super::document::ChangeDocument;
 use super::document_edit::EditDocument;
+use super::file_blocks::FileBlocks;
 use super::others::Others;
-use super::pairs::{PortCause, PortChange, block_of, in_use, is_in_pools, obstacle, ranges};
-use crate::desired::Desired;
+use super::pairs::{PortCause, PortChange, block_of, in_use, obstacle, ranges};
 use crate::model::NodeName;
 use crate::net::Block;
 use crate::observed::{Node, Observed};
@@ -47,14 +47,15 @@ pub(super) fn inverted(changes: &[&Change]) -> (Vec<Change>, Vec<Blocked>) {
 pub(super) fn undone(
     saved: &ChangeDocument,
     taken: &BTreeMap<NodeName, BTreeSet<Block>>,
-    desired: &Desired,
+    files: &FileBlocks<'_>,
     observed: &Observed,
     others: &Others<'_>,
 ) -> Option<Result<PortChange, Blocked>> {
     let EditDocument::AddressPairs { add, remove } = &saved.edit else { return None };
     let (node, port) = observed.port(&saved.name.parse().ok()?)?;
     let (add, remove) = (ranges(add)?, ranges(remove)?);
-    if !add.iter().chain(&remove).all(|range| is_in_pools(desired, range)) || is_twice(observed, node) {
+    let is_in_pools = |range: &IpNet| block_of(range).is_some_and(|block| files.pool_of(block).is_some());
+    if !add.iter().chain(&remove).all(is_in_pools) || is_twice(observed, node) {
         return None;
     }
     let change = port.change(&add, |range| remove.contains(range))?;
@@ -65,7 +66,7 @@ pub(super) fn undone(
     let kept = in_use(observed, node).into_iter().filter(|block| !is_taken(block)).map(IpNet::from);
     let kept: BTreeSet<IpNet> = kept.filter(|block| remove.contains(block)).collect();
     let is_somebodys = |block: &Block| {
-        obstacle(desired, observed, others, node, *block).is_some() || others.claimant(*block, &node.name).is_some()
+        obstacle(files, observed, others, node, *block).is_some() || others.claimant(*block, &node.name).is_some()
     };
     let blocked = |reason| Some(Err(Blocked { target: Target::Port(port.id.clone()), reason, origin: None }));
     if !kept.is_empty() {

@@ -6,13 +6,14 @@ use super::blocked::{Blocked, BlockedReason};
 use super::change::{Action, Change, Edit, NodeChange, Reason, Target, node_changes};
 use super::document::{ChangeDocument, Intent, PlanDocument};
 use super::document_edit::EditDocument;
+use super::file_blocks::FileBlocks;
 use super::lb::{self, Effects};
 use super::others::{Others, Rival};
 use super::withheld::Withheld;
 use super::{Plan, digest, pairs_undo};
 use crate::check;
 use crate::desired::Desired;
-use crate::model::{Finding, Hazard, NodeName, Waiver};
+use crate::model::{Finding, Hazard, NodeName, PerFamily, Waiver};
 use crate::net::Block;
 use crate::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_annotation};
 
@@ -42,7 +43,8 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let withheld = Withheld::new(observed, &super::decide::supply(desired));
     let foreign = super::decide::foreign(desired, observed, &withheld);
-    let undoing = Undoing { desired, observed, others: Others::new(&withheld, &foreign, &claims) };
+    let others = Others::new(observed, &withheld, &foreign, &claims);
+    let undoing = Undoing { desired, observed, others, files: FileBlocks::new(desired) };
     (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
     for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
         match undoing.change(wanted) {
@@ -55,7 +57,7 @@ pub fn plan_undo(saved: &PlanDocument, desired: &Desired, observed: &Observed, f
     let of_ports = saved
         .changes
         .iter()
-        .filter_map(|wanted| pairs_undo::undone(wanted, &taken, desired, observed, &undoing.others));
+        .filter_map(|wanted| pairs_undo::undone(wanted, &taken, &undoing.files, observed, &undoing.others));
     for port in of_ports {
         match port {
             Ok(change) => plan.changes.push(Change::Port(Box::new(change))),
@@ -70,6 +72,7 @@ struct Undoing<'u> {
     desired: &'u Desired,
     observed: &'u Observed,
     others: Others<'u>,
+    files: FileBlocks<'u>,
 }
 
 type Values = BTreeMap<&'static str, Option<Block>>;
@@ -113,7 +116,7 @@ impl Undoing<'_> {
     }
 
     fn conflict(&self, change: &NodeChange) -> Option<BlockedReason> {
-        self.others.conflict(change).map(|(block, rival)| match rival {
+        self.others.conflict(change, &PerFamily::NONE).map(|(block, rival)| match rival {
             Rival::Claimant(other) => BlockedReason::SpokenFor(block, other),
             Rival::Holder(_) | Rival::Foreign => BlockedReason::CannotBeGivenBack(block),
         })
@@ -136,14 +139,7 @@ impl Undoing<'_> {
         if let Some(trouble) = check::neutron_trouble(self.desired, self.observed) {
             return Some(BlockedReason::NeutronUnknown(Box::new(trouble)));
         }
-        let pins = self.desired.pins.values().filter(|pin| pin.node != node.name);
-        let is_pinned = pins.flat_map(|pin| pin.blocks.iter()).any(|pinned| pinned.overlaps(block));
-        let gives = |pool: &crate::desired::Pool| {
-            let is_reserved = pool.reserved.iter().any(|range| range.overlaps(&block.range()));
-            pool.contains(block) && pool.block_size.get(block.family()) == Some(&block.size()) && !is_reserved
-        };
-        let is_given = self.desired.pools.values().any(gives);
-        (is_pinned || !is_given).then_some(BlockedReason::CannotBeGivenBack(block))
+        self.files.obstacle_to_new(node, block).map(|_| BlockedReason::CannotBeGivenBack(block))
     }
 }
 

@@ -13,7 +13,8 @@ use crate::observed::{Node, Observed, Reading};
 /// Blocks of one pool that the addresses of one machine keep free. Machines have a handful, and seldom in a pool.
 const OF_A_MACHINE: u128 = 8;
 
-/// Blocks of one pool that one object keeps free by what no agent reads: enough for a block of an earlier, larger size.
+/// Blocks of one pool that one object keeps free by what no agent reads, or an eighth of the pool where that is more: enough for a
+/// block of an earlier, larger size, in which an agent may live still.
 const UNREAD: u128 = 16;
 
 /// A node that holds more blocks of one pool than this, and more than a quarter of it, is told.
@@ -25,7 +26,19 @@ pub(super) struct Withheld<'o> {
     pub(super) machines: Vec<Range>,
     /// What objects show for nodes.
     pub(super) shown: Vec<(&'o NodeName, Range)>,
+    /// Addresses of machines that report so many that some are given to other nodes.
+    crowded: BTreeMap<&'o NodeName, Vec<Range>>,
     excess: Vec<Excess>,
+}
+
+/// How much of each pool one object may keep.
+#[derive(Clone, Copy)]
+enum Most {
+    /// So many blocks.
+    Blocks(u128),
+    /// So many blocks, or an eighth of the pool where that is more.
+    BlocksOrEighth(u128),
+    All,
 }
 
 /// An object that shows much of a pool.
@@ -40,11 +53,16 @@ struct Excess {
 impl<'o> Withheld<'o> {
     /// Of all Nodes and CiliumNodes, with the supply of all pools.
     pub(super) fn new(observed: &'o Observed, supply: &Supply) -> Withheld<'o> {
-        let mut withheld = Withheld { machines: Vec::new(), shown: Vec::new(), excess: Vec::new() };
+        let (machines, shown, crowded, excess) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        let mut withheld = Withheld { machines, shown, crowded, excess };
         for node in observed.nodes.values() {
-            let mut budget = Budget::new(supply, OF_A_MACHINE);
-            withheld.machines.extend(machine(node).into_iter().flat_map(|range| budget.take(range)));
-            withheld.excess.extend(budget.excess(&ObjectRef::node(&node.name), "the addresses of its machine"));
+            let mut budget = Budget::new(supply, Most::Blocks(OF_A_MACHINE));
+            withheld.machines.extend(machine(node).flat_map(|range| budget.take(range)));
+            let excess = budget.excess(&ObjectRef::node(&node.name), "the addresses of its machine");
+            if !excess.is_empty() {
+                withheld.crowded.insert(&node.name, machine(node).collect());
+            }
+            withheld.excess.extend(excess);
         }
         let held = held(observed);
         let mut blocks: BTreeMap<&NodeName, BTreeSet<Block>> = BTreeMap::new();
@@ -54,17 +72,22 @@ impl<'o> Withheld<'o> {
         for (name, blocks) in blocks {
             let (used, unread): (Vec<Block>, Vec<Block>) =
                 blocks.into_iter().partition(|block| held.contains(&(name, *block)));
-            let mut budget = Budget::new(supply, u128::MAX);
+            let mut budget = Budget::new(supply, Most::All);
             withheld
                 .shown
                 .extend(used.into_iter().flat_map(|block| budget.take(block.range())).map(|part| (name, part)));
             withheld.excess.extend(budget.much(&ObjectRef::node(name)));
-            let mut budget = Budget::new(supply, UNREAD);
+            let mut budget = Budget::new(supply, Most::BlocksOrEighth(UNREAD));
             let parts = unread.into_iter().flat_map(|block| budget.take(block.range()));
             withheld.shown.extend(parts.map(|part| (name, part)));
             withheld.excess.extend(budget.excess(&ObjectRef::node(name), "fields that no agent reads"));
         }
         withheld
+    }
+
+    /// Addresses of a node's own machine that are not kept out of the pools.
+    pub(super) fn own_addresses(&self, node: &NodeName) -> Vec<Range> {
+        self.crowded.get(node).cloned().unwrap_or_default()
     }
 
     /// Names the objects that show much of a pool.
@@ -75,13 +98,13 @@ impl<'o> Withheld<'o> {
 
 /// Addresses of the machine of one node, as far as they are kept out of the pools.
 pub(super) fn of_machine(node: &Node, supply: &Supply) -> Vec<Range> {
-    let mut budget = Budget::new(supply, OF_A_MACHINE);
-    machine(node).into_iter().flat_map(|range| budget.take(range)).collect()
+    let mut budget = Budget::new(supply, Most::Blocks(OF_A_MACHINE));
+    machine(node).flat_map(|range| budget.take(range)).collect()
 }
 
-/// In order, so that the same addresses are kept whatever the order in which a kubelet reports them.
-fn machine(node: &Node) -> BTreeSet<Range> {
-    node.addresses.iter().map(|address| Range::from(*address)).collect()
+/// Internal ones first: they are kept before others.
+fn machine(node: &Node) -> impl Iterator<Item = Range> {
+    node.addresses.iter().map(|address| Range::from(*address))
 }
 
 /// Blocks of which no part may be given to another node: `Node.spec` shows them, or an agent reads them. In ipam
@@ -121,13 +144,13 @@ impl Excess {
 /// What one object may still keep out of each pool.
 struct Budget<'s> {
     supply: &'s Supply,
-    most: u128,
+    most: Most,
     kept: BTreeMap<PoolId, u128>,
     shown: BTreeMap<PoolId, u128>,
 }
 
 impl<'s> Budget<'s> {
-    fn new(supply: &'s Supply, most: u128) -> Budget<'s> {
+    fn new(supply: &'s Supply, most: Most) -> Budget<'s> {
         Budget { supply, most, kept: BTreeMap::new(), shown: BTreeMap::new() }
     }
 
@@ -139,13 +162,22 @@ impl<'s> Budget<'s> {
         }
         let mut taken = Vec::new();
         for PoolPart { pool, blocks, part } in parts {
+            let most = self.most(pool);
             let kept = self.kept.entry(pool).or_default();
-            let keeps = blocks.min(self.most.saturating_sub(*kept));
+            let keeps = blocks.min(most.saturating_sub(*kept));
             *self.shown.entry(pool).or_default() += blocks;
             *kept += keeps;
             taken.extend(if keeps == blocks { Some(part) } else { self.supply.first_blocks(pool, &part, keeps) });
         }
         taken
+    }
+
+    fn most(&self, pool: PoolId) -> u128 {
+        match self.most {
+            Most::Blocks(blocks) => blocks,
+            Most::BlocksOrEighth(blocks) => blocks.max(all_blocks(self.supply, pool) / 8),
+            Most::All => u128::MAX,
+        }
     }
 
     /// Pools of which more was shown than is kept.
@@ -163,10 +195,8 @@ impl<'s> Budget<'s> {
     fn much(self, object: &ObjectRef) -> Vec<Excess> {
         let Budget { supply, shown, .. } = self;
         let excess = shown.into_iter().filter_map(|(id, shows)| {
-            let pool = supply.pool(id);
-            let all: u128 = pool.slots().iter().map(Slots::count).sum();
-            let (what, name) = ("", pool.name().clone());
-            (shows > HELD.max(all / 4)).then(|| Excess {
+            let (what, name) = ("", supply.pool(id).name().clone());
+            (shows > HELD.max(all_blocks(supply, id) / 4)).then(|| Excess {
                 object: object.clone(),
                 what,
                 pool: name,
@@ -176,6 +206,10 @@ impl<'s> Budget<'s> {
         });
         excess.collect()
     }
+}
+
+fn all_blocks(supply: &Supply, pool: PoolId) -> u128 {
+    supply.pool(pool).slots().iter().map(Slots::count).fold(0, u128::saturating_add)
 }
 
 #[cfg(test)]
@@ -194,7 +228,7 @@ mod tests {
     #[test]
     fn one_object_takes_what_it_may_and_the_lowest_of_it() {
         let supply = supply();
-        let mut budget = Budget::new(&supply, 3);
+        let mut budget = Budget::new(&supply, Most::Blocks(3));
         let texts = |ranges: Vec<Range>| ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(texts(budget.take("10.9.0.0/16".parse().unwrap())), ["10.9.0.0/16"]);
         assert_eq!(texts(budget.take("10.20.9.7".parse().unwrap())), ["10.20.9.7/32"]);

@@ -1,6 +1,6 @@
 //! Held blocks that the files would not give today: counted, explained and gated, and never more than a screen of text.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
 
@@ -137,14 +137,54 @@ fn reserved_and_excluded_addresses_and_a_better_pool_with_room() {
 }
 
 #[test]
-fn a_family_of_which_the_files_say_nothing_is_not_judged() {
+fn a_block_of_a_family_that_no_pool_has_is_in_no_pool() {
     let dual = r#""podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24","fd00::/64"]"#;
     let items = [node("n1", "a", dual)];
+    let is_on = |is_on: bool| cluster("1.19.3", &format!(r#"{KUBERNETES},"enable-ipv6":"{is_on}""#), &items);
     let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
+        ("cluster.json", &is_on(false)),
         ("pools/a.yaml", &pool("a", "{cidrs: [10.0.0.0/16], blockSize: 24}")),
     ]);
-    assert_eq!(plan(&folder)["misplaced"], serde_json::json!([]));
+    assert_eq!(plan(&folder)["misplaced"], json!([]), "this Cilium has IPv6 switched off");
+    folder.write("cluster.json", is_on(true));
+    let misplaced = plan(&folder)["misplaced"].clone();
+    assert_eq!((&misplaced[0]["code"], &misplaced[0]["block"]), (&json!("in-no-pool"), &json!("fd00::/64")));
+}
+
+#[test]
+fn a_pair_of_two_pools_and_a_block_of_a_pin_are_named() {
+    let nodes = [
+        node("n1", "a", r#""podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24","fd01::/64"]"#),
+        node("n2", "a", r#""podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24","fd00::/64"]"#),
+    ];
+    let settings = format!(r#"{KUBERNETES},"enable-ipv6":"true""#);
+    let pools = [
+        pool("a", "{cidrs: [10.0.0.0/16, \"fd00::/48\"], blockSize: {ipv4: 24, ipv6: 64}, priority: 1}"),
+        pool(
+            "b",
+            "{cidrs: [10.1.0.0/16, \"fd01::/48\"], blockSize: {ipv4: 24, ipv6: 64}, priority: 1, nodeSelector: {matchLabels: {rack: a}}}",
+        ),
+    ];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", &settings, &nodes)),
+        ("pools/a.yaml", &pools.join("---\n")),
+        ("pools/pin.yaml", &pin("n9", "10.0.1.0/24")),
+    ]);
+    let codes: Vec<String> = plan(&folder)["misplaced"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            format!(
+                "{} {} {}",
+                one["name"].as_str().unwrap(),
+                one["block"].as_str().unwrap(),
+                one["code"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert!(codes.contains(&"n2 10.0.1.0/24 pinned-to-other".to_owned()), "{codes:?}");
+    assert!(codes.contains(&"n1 fd01::/64 pair-of-two-pools".to_owned()), "{codes:?}");
 }
 
 #[test]

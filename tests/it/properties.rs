@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Nodes that hold a block of another pool than a node without blocks would get one of, when all that this plan gives
-    /// is given. A pinned node is in its place or blocked.
+    /// is given, or one that is pinned to another. A pinned node is in its place or blocked.
     fn naively_misplaced(&self, given: &BTreeMap<String, Block>) -> BTreeSet<String> {
         let held: BTreeSet<u8> = self.nodes.iter().filter_map(|(_, held)| *held).collect();
         let is_given = |number: &u8| given.values().any(|one| one.to_string() == block(*number));
@@ -178,7 +178,8 @@ impl World {
                 pools.reverse();
             }
             let has_room = |pool: &&Vec<u8>| pool.iter().any(|number| *number == held || is_free(number));
-            if !pools.iter().find(has_room).is_some_and(|pool| pool.contains(&held)) {
+            let is_of_another = is_pinned(&held);
+            if is_of_another || !pools.iter().find(has_room).is_some_and(|pool| pool.contains(&held)) {
                 misplaced.insert(format!("n{index:02}"));
             }
         }

@@ -5,21 +5,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use cilium_ipam::apply::{Outcome, Stop};
 use cilium_ipam::cluster::{FileCluster, Opening};
 use cilium_ipam::desired::{Documents, SourceFile};
-use cilium_ipam::plan::{Change, Plan, PlanDocument, Staleness, still_wanted};
+use cilium_ipam::net::{Block, Family};
+use cilium_ipam::observed::{Node, Observed, Reading};
+use cilium_ipam::plan::{Change, Plan, PlanDocument, Staleness, node_changes, still_wanted};
 use cilium_ipam::run::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
 use super::support::{Folder, cluster, pin, pool};
 
-/// Blocks of each family that pools have.
+/// Blocks of each family that pool `a` has.
 const BLOCKS: u8 = 8;
 /// One that reaches over two of them, which nodes may show.
 const WIDE: u8 = BLOCKS;
+/// One that has all of both pools, and more.
+const AROUND: u8 = 9;
+/// All of pool `b`: more blocks than one object keeps free by what no agent reads.
+const WHOLE_POOL: u8 = 10;
+/// One in no pool.
+const OUTSIDE: u8 = 11;
+/// Two of pool `b`, near its start and far from it.
+const IN_B: [u8; 2] = [12, 13];
 const NODES: usize = 6;
 
 /// What a field shows of each family, by the number of the block.
@@ -80,6 +91,11 @@ struct World {
 fn ipv4(number: u8) -> String {
     match number {
         WIDE => "10.0.0.0/25".to_owned(),
+        AROUND => "10.0.0.0/15".to_owned(),
+        WHOLE_POOL => "10.1.0.0/20".to_owned(),
+        OUTSIDE => "10.0.2.0/26".to_owned(),
+        12 => "10.1.0.64/26".to_owned(),
+        13 => "10.1.8.0/26".to_owned(),
         _ => format!("10.0.{}.{}/26", number / 4, number % 4 * 64),
     }
 }
@@ -87,6 +103,11 @@ fn ipv4(number: u8) -> String {
 fn ipv6(number: u8) -> String {
     match number {
         WIDE => "fd00::/63".to_owned(),
+        AROUND => "fd00::/55".to_owned(),
+        WHOLE_POOL => "fd00:0:0:100::/58".to_owned(),
+        OUTSIDE => "fd00:0:0:9::/64".to_owned(),
+        12 => "fd00:0:0:101::/64".to_owned(),
+        13 => "fd00:0:0:120::/64".to_owned(),
         _ => format!("fd00:0:0:{number}::/64"),
     }
 }
@@ -97,6 +118,10 @@ fn block((number, is_ipv6): (u8, bool)) -> String {
 
 fn texts((first, second): Shown) -> Vec<String> {
     first.map(ipv4).into_iter().chain(second.map(ipv6)).collect()
+}
+
+fn rack(node: usize) -> &'static str {
+    if node % 2 == 0 { "a" } else { "b" }
 }
 
 fn name(node: usize) -> String {
@@ -116,12 +141,19 @@ impl World {
             "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, excluded: [{}], limits: {{disruptive: {{percent: 100}}}}}}\n",
             excluded.join(", ")
         );
-        let spec = match self.pool_has_ipv6 {
-            true => "{cidrs: [10.0.0.0/23, \"fd00::/61\"], blockSize: {ipv4: 26, ipv6: 64}}",
-            false => "{cidrs: [10.0.0.0/23], blockSize: 26}",
+        let b = "nodeSelector: {matchLabels: {rack: b}}";
+        let (a, b) = match self.pool_has_ipv6 {
+            true => (
+                "{cidrs: [10.0.0.0/23, \"fd00::/61\"], blockSize: {ipv4: 26, ipv6: 64}}".to_owned(),
+                format!("{{cidrs: [10.1.0.0/20, \"fd00:0:0:100::/58\"], blockSize: {{ipv4: 26, ipv6: 64}}, {b}}}"),
+            ),
+            false => (
+                "{cidrs: [10.0.0.0/23], blockSize: 26}".to_owned(),
+                format!("{{cidrs: [10.1.0.0/20], blockSize: 26, {b}}}"),
+            ),
         };
         let pins = self.pins.iter().map(|(node, number)| pin(&name(*node), &ipv4(*number)));
-        let text = [policy, pool("a", spec)].into_iter().chain(pins).collect::<Vec<_>>().join("---\n");
+        let text = [policy, pool("a", &a), pool("b", &b)].into_iter().chain(pins).collect::<Vec<_>>().join("---\n");
         understand(Documents { files: vec![SourceFile { path: "pools.yaml".into(), text: text.into() }] }, Vec::new())
     }
 
@@ -130,7 +162,7 @@ impl World {
         let is_cluster_pool = matches!(self.mode, Mode::ClusterPool | Mode::BesideOperator);
         let mode = if is_cluster_pool { "cluster-pool" } else { "kubernetes" };
         let settings = format!(
-            r#""ipam":"{mode}","annotate-k8s-node":"{annotate}","enable-ipv6":"{}","cluster-pool-ipv4-cidr":"10.0.0.0/23","cluster-pool-ipv4-mask-size":"26","cluster-pool-ipv6-cidr":"fd00::/61","cluster-pool-ipv6-mask-size":"64""#,
+            r#""ipam":"{mode}","annotate-k8s-node":"{annotate}","enable-ipv6":"{}","cluster-pool-ipv4-cidr":"10.0.0.0/15","cluster-pool-ipv4-mask-size":"26","cluster-pool-ipv6-cidr":"fd00::/55","cluster-pool-ipv6-mask-size":"64""#,
             self.pool_has_ipv6
         );
         let version = if self.mode == Mode::OldAnnotation { "1.12.3" } else { "1.19.3" };
@@ -192,7 +224,7 @@ impl NodeState {
         let blocks = texts(self.spec);
         let spec = blocks.first().map_or(json!({}), |first| json!({"podCIDR": first, "podCIDRs": blocks}));
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7",
-            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"kubernetes.io/hostname": name}, "annotations": annotations},
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"kubernetes.io/hostname": name, "rack": rack(index)}, "annotations": annotations},
             "spec": spec})
         .to_string()
     }
@@ -217,7 +249,9 @@ impl NodeState {
 }
 
 fn shown() -> impl Strategy<Value = Shown> {
-    let number = || prop_oneof![6 => Just(None), 3 => (0..BLOCKS).prop_map(Some), 1 => Just(Some(WIDE))];
+    let in_a = (0..BLOCKS).prop_map(Some);
+    let others = prop::sample::select(vec![WIDE, AROUND, WHOLE_POOL, OUTSIDE, IN_B[0], IN_B[1]]).prop_map(Some);
+    let number = || prop_oneof![12 => Just(None), 5 => in_a.clone(), 3 => others.clone()];
     (number(), number())
 }
 
@@ -260,6 +294,7 @@ fn worlds() -> impl Strategy<Value = World> {
 
 /// An apply with no other beside it.
 struct Run {
+    observed: Observed,
     plan: Plan,
     changes: Vec<Change>,
     undo: PlanDocument,
@@ -285,12 +320,52 @@ fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run 
     let parallelism = NonZeroUsize::MIN;
     let lost_races = LostRaces::PlannedAgain;
     let mut sending = Sending { batch: parallelism, parallelism, lost_races, stop: &stop, on_event: &mut |_| {} };
-    let sent = apply_until_settled(&cluster, &job, observed, changes.clone(), &mut sending);
+    let sent = apply_until_settled(&cluster, &job, observed.clone(), changes.clone(), &mut sending);
     let (applied, failure) = runtime.block_on(sent);
     let left = applied.outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Applied);
     let left = left.map(|(change, outcome)| format!("{}: {outcome:?}", change.target()));
     let left = left.chain(failure.map(|error| error.to_string())).collect();
-    Run { plan, changes, undo, left }
+    Run { observed, plan, changes, undo, left }
+}
+
+/// What agents take their blocks from, by node.
+fn real(observed: &Observed) -> Vec<(String, Block)> {
+    let held = |node: &Arc<Node>| -> Vec<(String, Block)> {
+        let read = observed.holds(node);
+        let read = read.iter().filter(|holding| holding.reading == Reading::Read);
+        read.map(|holding| (node.name.to_string(), holding.block)).collect()
+    };
+    observed.nodes.values().flat_map(held).collect()
+}
+
+fn shared(holders: &[(String, Block)]) -> BTreeSet<(String, String, String)> {
+    let pairs =
+        holders.iter().enumerate().flat_map(|(place, one)| holders[place + 1..].iter().map(move |two| (one, two)));
+    let overlapping = pairs.filter(|(one, two)| one.0 != two.0 && one.1.overlaps(two.1));
+    overlapping.map(|(one, two)| (one.0.clone(), two.0.clone(), format!("{} {}", one.1, two.1))).collect()
+}
+
+impl World {
+    /// Whether the files give a node this block, in the words of the documentation.
+    fn gives(&self, node: &str, block: Block) -> bool {
+        let index: usize = node[1..].parse().unwrap();
+        let is = |text: String| text.parse::<Block>().unwrap() == block;
+        if self.pins.get(&index).is_some_and(|number| is(ipv4(*number))) {
+            return true;
+        }
+        let is_pinned = self.pins.iter().any(|(other, number)| *other != index && is(ipv4(*number)));
+        let is_excluded = self.excluded.iter().any(|number| is(ipv4(*number)));
+        let lies_in = |range: &str| range.parse::<Block>().unwrap().range().contains(&block.range());
+        let is_of = |ipv4: &str, ipv6: &str| match block.family() {
+            Family::Ipv4 => lies_in(ipv4) && block.prefix_len() == 26,
+            Family::Ipv6 => self.pool_has_ipv6 && lies_in(ipv6) && block.prefix_len() == 64,
+        };
+        let in_a = is_of("10.0.0.0/23", "fd00::/61");
+        let in_b = is_of("10.1.0.0/20", "fd00:0:0:100::/58");
+        // A pin is into pool `a`.
+        let takes_b = rack(index) == "b" && !self.pins.contains_key(&index);
+        !is_pinned && !is_excluded && (in_a || (in_b && takes_b))
+    }
 }
 
 /// `cargo xtask prove properties` asks for more.
@@ -317,5 +392,49 @@ proptest! {
         let undone = apply(&folder, &loaded, Some(&first.undo));
         prop_assert_eq!(undone.left, Vec::<String>::new());
         prop_assert_eq!(undone.plan.changes, undone.changes, "what an undo plan shows is what it does");
+    }
+
+    #[test]
+    fn no_agent_comes_to_share_addresses_with_another(world in worlds()) {
+        let loaded = world.files();
+        if loaded.has_errors() {
+            return Ok(());
+        }
+        let folder = Folder::new(&[("cluster.json", &world.objects())]);
+        let first = apply(&folder, &loaded, None);
+        for change in node_changes(&first.plan.changes) {
+            for new in change.new_blocks() {
+                // Of what shows more than its bound, the pools give to others.
+                let wide = |block: &Block| [AROUND, WHOLE_POOL].iter().any(|n| [ipv4(*n), ipv6(*n)].contains(&block.to_string()));
+                let rival = first.observed.shown_blocks().find(|(other, block)| **other != change.node && block.overlaps(new) && !wide(block));
+                prop_assert_eq!(rival, None, "{}: {}", change.node, new);
+            }
+        }
+        let second = apply(&folder, &loaded, None);
+        let (before, after) = (shared(&real(&first.observed)), shared(&real(&second.observed)));
+        prop_assert_eq!(after.difference(&before).collect::<Vec<_>>(), Vec::<&(String, String, String)>::new());
+    }
+
+    #[test]
+    fn what_nobody_has_to_approve_the_files_give(world in worlds()) {
+        let loaded = world.files();
+        if loaded.has_errors() {
+            return Ok(());
+        }
+        let folder = Folder::new(&[("cluster.json", &world.objects())]);
+        let first = apply(&folder, &loaded, None);
+        for change in node_changes(&first.plan.changes).filter(|change| change.needs_approval.is_empty()) {
+            let node = &first.observed.nodes[&change.node];
+            for new in change.new_blocks().into_iter().filter(|block| node.spec.get(block.family()) != Some(block)) {
+                prop_assert!(world.gives(change.node.as_str(), new), "{}: {}", change.node, new);
+            }
+        }
+        let is_green = PlanDocument::new(&first.plan, "pools").summary.is_as_the_files_say();
+        for node in first.observed.nodes.values().filter(|_| is_green) {
+            for holding in first.observed.holds(node).iter() {
+                let is_used = world.pool_has_ipv6 || holding.block.family() == Family::Ipv4;
+                prop_assert!(!is_used || world.gives(node.name.as_str(), holding.block), "{}: {}", node.name, holding.block);
+            }
+        }
     }
 }

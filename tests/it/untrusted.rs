@@ -7,7 +7,7 @@ use super::chart::Installed;
 use super::operator;
 use super::running::{AT_MOST, Running};
 use super::server::{Server, kubernetes, node as server_node};
-use super::support::{Folder, KUBERNETES, cluster, node, pool};
+use super::support::{Folder, KUBERNETES, cluster, node, pin, pool};
 
 const RACK_A: &str = "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}";
 
@@ -63,7 +63,7 @@ fn a_wide_block_that_no_agent_reads_does_not_fill_the_pool() {
     // The Node has a block of its own, so its agent reads that one.
     let holder = node("m", "a", r#""podCIDR":"10.20.200.0/24","podCIDRs":["10.20.200.0/24"]"#);
     let plan = plan(&folder(&[holder, cilium_node("m", "10.20.0.0/16").to_string(), node("n", "a", "")]));
-    assert_eq!(plan["changes"][0]["after"], json!(["10.20.16.0/24"]), "{plan:#}");
+    assert_eq!(plan["changes"][0]["after"], json!(["10.20.32.0/24"]), "an eighth of the pool is kept: {plan:#}");
     assert!(finding(&plan, "one-node-fills-pool").is_some(), "{plan:#}");
 }
 
@@ -73,6 +73,160 @@ fn a_wide_block_that_is_in_use_is_never_cut() {
     let plan = plan(&folder(&[holder, node("n", "a", "")]));
     assert_eq!(plan["changes"][0]["after"], json!(["10.20.128.0/24"]), "{plan:#}");
     assert_eq!(finding(&plan, "one-node-fills-pool").unwrap()["severity"], "warning");
+}
+
+fn dual(name: &str, rack: &str, cidrs: &[&str]) -> String {
+    let first = cidrs.first().map(|cidr| format!(r#""podCIDR":"{cidr}","podCIDRs":{}"#, json!(cidrs)));
+    node(name, rack, &first.unwrap_or_default())
+}
+
+/// `n2 + 10.20.1.0/24`, `n2 ? held-twice`: what becomes of each node.
+fn fates(plan: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let changes = plan["changes"].as_array().unwrap().iter().map(|change| {
+        let waits = if text(&change["reason"]).contains("needs the approval") { " if approved" } else { "" };
+        let after: Vec<String> = change["after"].as_array().unwrap().iter().map(text).collect();
+        format!("{} + {}{waits}", text(&change["name"]), after.join(" "))
+    });
+    let blocked = plan["blocked"].as_array().unwrap().iter();
+    let blocked = blocked.map(|blocked| format!("{} ? {}", text(&blocked["name"]), text(&blocked["code"])));
+    let mut fates: Vec<String> = changes.chain(blocked).collect();
+    fates.sort();
+    fates
+}
+
+#[test]
+fn what_a_field_shows_is_held_against_all_that_others_show() {
+    let narrow = "{cidrs: [10.20.0.0/24, 10.20.2.0/24], blockSize: 24}";
+    let wide = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+    let shows = |name: &str, cidr: &str| cilium_node(name, cidr).to_string();
+    let cases: [(&str, &str, Vec<String>, &[&str]); 5] = [
+        (
+            "a block in use that reaches beyond the pool",
+            "{cidrs: [10.20.0.0/16], blockSize: 24}",
+            vec![dual("n1", "a", &["10.16.0.0/12"]), node("n2", "a", ""), shows("n2", "10.17.0.0/24")],
+            &["n2 ? held-twice"],
+        ),
+        (
+            "one that lies between two ranges of the pool",
+            narrow,
+            vec![dual("n1", "a", &["10.20.0.0/22"]), node("n2", "a", ""), shows("n2", "10.20.1.0/24")],
+            &["n2 ? held-twice"],
+        ),
+        (
+            "one that nobody reads, beyond what it keeps",
+            wide,
+            vec![node("n1", "a", ""), shows("n1", "10.20.0.0/17"), node("n2", "a", ""), shows("n2", "10.20.64.0/24")],
+            &["n1 ? held-twice", "n2 ? held-twice"],
+        ),
+        (
+            "a wide one, and a block that the same plan gives in it",
+            wide,
+            vec![node("n1", "a", ""), shows("n1", "10.20.0.0/16"), node("n2", "a", "")],
+            &["n1 ? spoken-for", "n2 + 10.20.32.0/24"],
+        ),
+        (
+            "a wide one alone",
+            wide,
+            vec![node("n1", "a", ""), shows("n1", "10.20.0.0/19")],
+            &["n1 + 10.20.0.0/19 if approved"],
+        ),
+    ];
+    for (what, spec, items, expected) in cases {
+        let folder = folder(&items);
+        folder.write("pools/a.yaml", pool("a", spec));
+        let plan = plan(&folder);
+        assert_eq!(fates(&plan), expected, "{what}: {plan:#}");
+    }
+}
+
+#[test]
+fn a_pin_is_not_put_into_what_another_node_shows() {
+    let folder = folder(&[node("n1", "a", ""), cilium_node("n1", "10.20.0.0/16").to_string(), node("n2", "a", "")]);
+    folder.write("pools/pin.yaml", pin("n2", "10.20.200.0/24"));
+    let plan = plan(&folder);
+    assert!(fates(&plan).contains(&"n2 ? pin-held-by".to_owned()), "{plan:#}");
+}
+
+#[test]
+fn only_what_the_files_would_give_is_taken_over_unattended() {
+    let annotated = |cidr: &str| {
+        let mut shown: Value = serde_json::from_str(&node("n1", "a", "")).unwrap();
+        shown["metadata"]["annotations"] = json!({"network.cilium.io/ipv4-pod-cidr": cidr});
+        shown.to_string()
+    };
+    let shown = |cidrs: &[&str]| {
+        let mut shown = cilium_node("n1", "");
+        shown["spec"]["ipam"]["podCIDRs"] = json!(cidrs);
+        shown.to_string()
+    };
+    let dual_stack = r#""ipam":"kubernetes","enable-ipv6":"true""#;
+    let annotations = r#""ipam":"kubernetes","enable-ipv6":"true","annotate-k8s-node":"true""#;
+    let both = "{cidrs: [10.20.0.0/16, \"fd00::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
+    let cases: [(&str, &str, &str, Vec<String>, &str); 5] = [
+        (
+            "IPv6 of nobody beside a pool of IPv4",
+            dual_stack,
+            RACK_A,
+            vec![node("n1", "a", ""), shown(&["fd09::/64"])],
+            "fd09::/64",
+        ),
+        ("an annotation that its agent reads", annotations, both, vec![annotated("8.8.8.0/24")], "8.8.8.0/24"),
+        (
+            "a block pinned to a node that is not there",
+            KUBERNETES,
+            RACK_A,
+            vec![node("n1", "a", ""), shown(&["10.20.7.0/24"])],
+            "10.20.7.0/24",
+        ),
+        (
+            "a block of a disabled pool",
+            KUBERNETES,
+            "{cidrs: [10.20.0.0/16], blockSize: 24, disabled: true}",
+            vec![node("n1", "a", ""), shown(&["10.20.9.0/24"])],
+            "10.20.9.0/24",
+        ),
+        ("a block of its pool", KUBERNETES, RACK_A, vec![node("n1", "a", ""), shown(&["10.20.9.0/24"])], ""),
+    ];
+    for (what, settings, spec, items, approval) in cases {
+        let folder = Folder::new(&[
+            ("cluster.json", &cluster("1.19.3", settings, &items)),
+            ("pools/a.yaml", &pool("a", spec)),
+            ("pools/pin.yaml", &pin("n9", "10.20.7.0/24")),
+        ]);
+        if spec.contains("disabled") {
+            std::fs::remove_file(folder.join("pools/pin.yaml")).unwrap();
+        }
+        let plan = plan(&folder);
+        let reason = plan["changes"][0]["reason"].as_str().unwrap_or_default().to_owned();
+        match approval {
+            "" => assert!(!reason.contains("approval") && !reason.is_empty(), "{what}: {plan:#}"),
+            cidr => assert!(reason.contains(&format!("approval of a person: {cidr}")), "{what}: {plan:#}"),
+        }
+    }
+}
+
+#[test]
+fn an_agent_does_not_lead_its_node_to_a_pool_that_does_not_select_it() {
+    let both = |range: &str, v6: &str, rack: &str| {
+        format!(
+            "{{cidrs: [{range}, \"{v6}\"], blockSize: {{ipv4: 24, ipv6: 64}}, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"
+        )
+    };
+    let items = [node("n1", "a", ""), cilium_node("n1", "10.30.4.0/24").to_string()];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", r#""ipam":"kubernetes","enable-ipv6":"true""#, &items)),
+        ("pools/a.yaml", &pool("a", &both("10.20.0.0/16", "fd00:a::/48", "a"))),
+        ("pools/b.yaml", &pool("b", &both("10.30.0.0/16", "fd00:b::/48", "b"))),
+    ]);
+    assert_eq!(fates(&plan(&folder)), ["n1 + 10.30.4.0/24 fd00:a::/64 if approved"]);
+}
+
+#[test]
+fn no_node_gets_a_block_with_an_address_of_its_own_machine() {
+    let hostile = with_addresses("m", (0..256).map(|third| format!("10.20.{third}.1")));
+    let folder = folder(&[hostile.replace(r#""rack":"b""#, r#""rack":"a""#)]);
+    assert_eq!(fates(&plan(&folder)), ["m ? exhausted"]);
 }
 
 /// What an agent may write into a CiliumNode and no pool gives to `n1`.

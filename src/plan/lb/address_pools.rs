@@ -10,7 +10,7 @@ use crate::check::{self, NeutronTrouble};
 use crate::claims::Claims;
 use crate::desired::{AddressPoolsAsked, Desired, WantedAddressPool};
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector};
-use crate::model::{AddressPoolName, Hazard, OWNER_LABEL, ObjectVersion};
+use crate::model::{AddressPoolName, Finding, Hazard, OWNER_LABEL, ObjectRef, ObjectVersion, Rule, Severity};
 use crate::net::{Range, RangeIndex};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 use crate::plan::BlockedReason;
@@ -19,6 +19,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(desired, observed, &claims) };
     for wanted in desired.address_pools.values() {
+        plan.findings.extend(deciding.users.given_in_use(wanted, observed));
         let target = Target::AddressPool(wanted.name.clone());
         match deciding.wanted(wanted) {
             Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
@@ -186,6 +187,24 @@ impl Users {
             (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
             (None, _) => Ok(()),
         }
+    }
+}
+
+impl Users {
+    /// Tells of a pool that is there, and that goes on to give Services what something else has.
+    fn given_in_use(&self, wanted: &WantedAddressPool, observed: &Observed) -> Option<Finding> {
+        observed.address_pools.get(wanted.name.as_str()).filter(|_| !wanted.manifest.spec.disabled)?;
+        let used = wanted.manifest.spec.ranges().filter_map(|range| self.known.overlapping(&range).min());
+        let used: BTreeSet<&(Range, AddressUser)> = used.collect();
+        let (range, user) = used.first()?;
+        let more = match used.len() - 1 {
+            0 => String::new(),
+            count => format!(", and {count} more"),
+        };
+        let message = format!("CiliumLoadBalancerIPPool `{}` may give Services {range}, {user}{more}", wanted.name);
+        let finding = Finding::new(Severity::Error, Rule("address-pool-in-use"), message);
+        let finding = finding.about(ObjectRef::address_pool(wanted.name.as_str())).at(&wanted.origin, "has them");
+        Some(finding.help("take these addresses out of the pool"))
     }
 }
 

@@ -55,7 +55,10 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
         };
         match pinning.of(pin, service) {
             Ok(Some(change)) => plan.changes.push(Change::Service(change)),
-            Ok(None) => plan.unchanged.push(target),
+            Ok(None) => match not_given(pin, service) {
+                Some(finding) => plan.findings.push(finding),
+                None => plan.unchanged.push(target),
+            },
             Err(reason) => plan.blocked.push(Blocked { target, reason, origin: Some(pin.origin.clone()) }),
         }
     }
@@ -69,6 +72,18 @@ fn missing(pin: &ServicePin, names: &[String]) -> Finding {
     };
     let finding = Finding::new(severity, Rule("pinned-service-missing"), message);
     finding.about(ObjectRef::service(&pin.service)).at(&pin.origin, "not there").help(help)
+}
+
+/// A Service that asks for its addresses and has others, or none yet.
+fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
+    let missing = pin.addresses.iter().find(|pinned| !service.ingress.contains(&pinned.address))?;
+    let has: Vec<String> = service.ingress.iter().map(ToString::to_string).collect();
+    let has = if has.is_empty() { "none".to_owned() } else { has.join(" ") };
+    let message =
+        format!("Service `{}` asks for {}, and Cilium has not given it; it has {has}", pin.service, missing.address);
+    let finding = Finding::new(Severity::Warning, Rule("pinned-address-not-given"), message);
+    let finding = finding.about(ObjectRef::service(&pin.service)).at(&pin.origin, "not given");
+    Some(finding.help("nothing, if it was asked for just now; else see the conditions of the Service and the log of Cilium's operator"))
 }
 
 /// Pools that give addresses.
@@ -102,7 +117,11 @@ impl Pinning<'_> {
         // What it asks for already it keeps asking for, whoever else would like to have it.
         let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
         if set(&service.requested(rules)) == set(&addresses) {
-            return Ok(None);
+            let has_all = set(&addresses).is_subset(&set(&service.ingress));
+            return match self.obstacle(pin, &addresses, service).filter(|_| !has_all) {
+                Some(obstacle) => Err(obstacle.into()),
+                None => Ok(None),
+            };
         }
         if let Some(obstacle) = self.obstacle(pin, &addresses, service) {
             return Err(obstacle.into());

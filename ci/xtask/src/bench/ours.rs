@@ -122,7 +122,14 @@ fn demands(supply: &Supply, count: usize) -> Result<Vec<Demand>> {
     let demand = |index| {
         let node = xtask::node::name(index).parse()?;
         let families = vec![Family::Ipv4];
-        Ok(Demand { node, required: families.clone(), families, candidates: candidates.clone(), kept: Vec::new() })
+        Ok(Demand {
+            node,
+            required: families.clone(),
+            families,
+            candidates: candidates.clone(),
+            kept: Vec::new(),
+            apart: Vec::new(),
+        })
     };
     (0..count).map(demand).collect()
 }
