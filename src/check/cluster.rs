@@ -1,7 +1,8 @@
 //! Rules on the files and the cluster together.
 
+use super::files::pinned_pools;
 use crate::desired::{Desired, Pool};
-use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use crate::net::{Block, Family, Range, overlapping_pairs};
 use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource, range_setting};
 
@@ -14,7 +15,7 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
         let finding = warning("no-nodes", "the cluster has no nodes".to_owned());
         return vec![finding.help("check that it is the cluster that you mean")];
     }
-    let pinned = |pool: &Pool| desired.pins.values().any(|pin| pin.pool == pool.name);
+    let pinned = pinned_pools(desired);
     let matches = |pool: &Pool| observed.nodes.values().any(|node| pool.selector.matches(&node.labels));
     let finding = |pool: &Pool| {
         let message = format!("pool `{}` matches no node: {}", pool.name, pool.selector);
@@ -23,11 +24,11 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
     };
     // Of a selector that no node can match the files tell.
     let is_told = |pool: &Pool| pool.selector.contradiction().is_some();
-    let pools = desired.pools.values().filter(|pool| !matches(pool) && !pinned(pool) && !is_told(pool));
+    let pools = desired.pools.values().filter(|pool| !pinned.contains(&pool.name) && !is_told(pool) && !matches(pool));
     pools.map(finding).collect()
 }
 
-/// Pools that reach into addresses which something else uses; those blocks are never handed out.
+/// Pools that reach into addresses which something else uses.
 pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     // Of those that the files have, the files alone tell.
     let is_in_files = |user: &OtherUser<'_>| match user {
@@ -35,19 +36,23 @@ pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed)
         OtherUser::ServiceCidr | OtherUser::Machine(_) => false,
     };
     let others = observed.used_by_others().filter(|(_, user)| !is_in_files(user));
-    let mut others: Vec<(Range, String)> = others.map(|(range, user)| (range, user.to_string())).collect();
-    others.sort();
+    let mut others: Vec<(Range, OtherUser<'_>)> = others.collect();
+    others.sort_by_cached_key(|(range, user)| (*range, user.to_string()));
     let mut findings = Vec::new();
     for pool in desired.pools.values() {
-        let hits = |other: &&(Range, String)| pool.ranges.iter().any(|range| range.block.range().overlaps(&other.0));
-        let mut hitting = others.iter().filter(hits);
-        let Some((range, what)) = hitting.next() else { continue };
-        let more = match hitting.count() {
-            0 => String::new(),
-            count => format!(", and {count} more"),
+        let hits =
+            |other: &&(Range, OtherUser<'_>)| pool.ranges.iter().any(|range| range.block.range().overlaps(&other.0));
+        let hitting: Vec<_> = others.iter().filter(hits).collect();
+        let Some((range, what)) = hitting.first() else { continue };
+        let given = match hitting.iter().any(|(_, user)| matches!(user, OtherUser::Machine(_))) {
+            true => "nodes do not get the blocks there, as far as one machine may keep them",
+            false => "the blocks there are not handed out",
         };
-        let message =
-            format!("pool `{}` overlaps {range}, {what}{more}; the blocks there are not handed out", pool.name);
+        let more = match hitting.len() - 1 {
+            0 => String::new(),
+            count => format!(", and {} more", grouped_digits(count)),
+        };
+        let message = format!("pool `{}` overlaps {range}, {what}{more}; {given}", pool.name);
         let finding = warning("pool-over-other-addresses", message).about(ObjectRef::pool(&pool.name));
         findings.push(
             finding

@@ -1,7 +1,9 @@
 //! Rules on the files alone.
 
+use std::collections::BTreeSet;
+
 use crate::desired::{Desired, Pin, Policy, Pool, PoolRange, PoolState};
-use crate::model::{Finding, ObjectRef, Origin, Rule, Severity};
+use crate::model::{Finding, ObjectRef, Origin, PoolName, Rule, Severity};
 use crate::net::{Block, Family, Range, Slots, merge, overlapping_pairs};
 
 /// Private address space: RFC 1918, RFC 6598, RFC 4193.
@@ -136,13 +138,15 @@ pub(super) fn protections_beside_what_they_protect(desired: &Desired) -> Vec<Fin
     beside.map(finding).collect()
 }
 
-/// A pool that is kept for pins may well select nothing, or have nothing to give by itself.
-fn is_pinned(pool: &Pool, desired: &Desired) -> bool {
-    desired.pins.values().any(|pin| pin.pool == pool.name)
+/// Pools that pins use. A pool that is kept for pins may well select nothing, or have nothing to give by itself.
+pub(super) fn pinned_pools(desired: &Desired) -> BTreeSet<&PoolName> {
+    desired.pins.values().map(|pin| &pin.pool).collect()
 }
 
 pub(super) fn contradictory_selectors(desired: &Desired) -> Vec<Finding> {
-    let pools = desired.pools.values().filter(|pool| !desired.faulty.contains(&pool.name) && !is_pinned(pool, desired));
+    let pinned = pinned_pools(desired);
+    let is_judged = |pool: &&Pool| !desired.faulty.contains(&pool.name) && !pinned.contains(&pool.name);
+    let pools = desired.pools.values().filter(is_judged);
     let finding = |pool: &Pool| {
         let key = pool.selector.contradiction()?;
         let message = format!(
@@ -159,7 +163,8 @@ pub(super) fn contradictory_selectors(desired: &Desired) -> Vec<Finding> {
 /// Pools in which the files leave no block. What the cluster takes besides is not counted.
 pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     let giving = desired.pools.values().filter(|pool| pool.state == PoolState::Active);
-    let pools = giving.filter(|pool| !desired.faulty.contains(&pool.name) && !is_pinned(pool, desired));
+    let pinned = pinned_pools(desired);
+    let pools = giving.filter(|pool| !desired.faulty.contains(&pool.name) && !pinned.contains(&pool.name));
     let finding = |pool: &Pool| {
         let family = pool.families().find(|family| !has_block(pool, *family, &desired.policy))?;
         let message = format!("pool `{}` has no {family} block to give: everything is reserved or excluded", pool.name);

@@ -2,7 +2,9 @@
 //!
 //! Pure values without serde and without Kubernetes' wire formats: what is built here is valid, whoever built it.
 
+mod count;
 mod finding;
+mod finding_group;
 mod hazard;
 mod ipam;
 mod limit;
@@ -13,12 +15,14 @@ mod selector;
 mod version;
 mod waiver;
 
+pub use count::{count, grouped_digits};
 pub use finding::{Finding, Label, Origin, Rule, Severity};
+pub use finding_group::{FindingGroup, grouped};
 pub use hazard::Hazard;
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
 pub use name::{AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours};
-pub use near_name::near_name;
+pub use near_name::NearNames;
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};
 pub use version::ObjectVersion;

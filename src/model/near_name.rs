@@ -1,9 +1,62 @@
 //! Names that differ by a slip of the keyboard.
 
-/// The first of `known` from which `given` differs by case or by one letter that is missing, added, changed or swapped with its neighbour.
-/// Differences in numbering do not count: `worker-8` may well be meant beside `worker-7`, and `rack-b` beside `rack-a`.
-pub fn near_name<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    known.into_iter().find(|known| is_slip(given.as_bytes(), known.as_bytes()))
+use std::collections::BTreeSet;
+
+/// Known names, searchable for one that differs by a slip. A search costs what the name is long, however many names are known.
+pub struct NearNames<'k> {
+    known: Vec<&'k str>,
+    /// Hash of each variant and place of its name, sorted: two names that differ by one edit have a variant in common. Names
+    /// of one hash are compared before they count.
+    by_variant: Vec<(u64, usize)>,
+}
+
+impl<'k> NearNames<'k> {
+    /// Makes these names searchable.
+    pub fn new(known: impl IntoIterator<Item = &'k str>) -> NearNames<'k> {
+        let known: Vec<&str> = known.into_iter().collect();
+        let places = known.iter().enumerate();
+        let mut by_variant: Vec<(u64, usize)> =
+            places.flat_map(|(place, name)| variants(name).into_iter().map(move |variant| (variant, place))).collect();
+        by_variant.sort_unstable();
+        NearNames { known, by_variant }
+    }
+
+    /// The first known name from which `given` differs by case or by one letter that is missing, added, changed or swapped with its
+    /// neighbour. Differences in numbering do not count: `worker-8` may well be meant beside `worker-7`, and `rack-b` beside `rack-a`.
+    pub fn of(&self, given: &str) -> Option<&'k str> {
+        let places: BTreeSet<usize> = variants(given).into_iter().flat_map(|variant| self.places(variant)).collect();
+        let mut candidates = places.into_iter().filter_map(|place| self.known.get(place).copied());
+        candidates.find(|known| is_slip(given.as_bytes(), known.as_bytes()))
+    }
+
+    fn places(&self, variant: u64) -> impl Iterator<Item = usize> {
+        let start = self.by_variant.partition_point(|(other, _)| *other < variant);
+        self.by_variant[start..].iter().take_while(move |(other, _)| *other == variant).map(|(_, place)| *place)
+    }
+}
+
+/// Hashes of a name and of what is left of it without each of its letters, whatever their case.
+fn variants(name: &str) -> BTreeSet<u64> {
+    const BASE: u64 = 0x0000_0100_0000_01b3;
+    let letters: Vec<u64> = name.bytes().map(|byte| u64::from(byte.to_ascii_lowercase()) + 1).collect();
+    let add = |hash: u64, letter: &u64| hash.wrapping_mul(BASE).wrapping_add(*letter);
+    let whole = letters.iter().fold(0, add);
+    let mut variants = BTreeSet::from([whole]);
+    // From the end: the hash of what is behind a letter, and the weight of what is before it.
+    let (mut behind, mut weight, mut before) = (0u64, 1u64, whole);
+    let inverse = inverse_of(BASE);
+    for letter in letters.iter().rev() {
+        before = before.wrapping_sub(*letter).wrapping_mul(inverse);
+        variants.insert(before.wrapping_mul(weight).wrapping_add(behind));
+        behind = letter.wrapping_mul(weight).wrapping_add(behind);
+        weight = weight.wrapping_mul(BASE);
+    }
+    variants
+}
+
+/// Of an odd number, modulo 2⁶⁴: each step of Newton's method doubles the bits that are right.
+fn inverse_of(odd: u64) -> u64 {
+    (0..6).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))))
 }
 
 fn is_slip(given: &[u8], known: &[u8]) -> bool {
@@ -52,7 +105,7 @@ mod tests {
             ("n0de", "node"),
             ("shop/webb", "shop/web"),
         ] {
-            assert_eq!(near_name(given, ["other", known]), Some(known), "{given}");
+            assert_eq!(NearNames::new(["other", known]).of(given), Some(known), "{given}");
         }
     }
 
@@ -70,8 +123,34 @@ mod tests {
             ("wokrer-8", "worker-7"),
             ("", "worker"),
         ] {
-            assert_eq!(near_name(given, [known]), None, "{given} {known}");
-            assert_eq!(near_name(known, [given]), None, "{known} {given}");
+            assert_eq!(NearNames::new([known]).of(given), None, "{given} {known}");
+            assert_eq!(NearNames::new([given]).of(known), None, "{known} {given}");
         }
+    }
+
+    /// With many names and short letters, so that hashes meet: the same as comparing with each of them.
+    #[test]
+    fn the_index_finds_what_comparing_with_all_finds() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let mut name =
+            || (0..random.usize(0..7)).filter_map(|_| random.choice(*b"abAB-1").map(char::from)).collect::<String>();
+        let known: Vec<String> = (0..400).map(|_| name()).collect();
+        let index = NearNames::new(known.iter().map(String::as_str));
+        for given in (0..2_000).map(|_| name()) {
+            let first = known.iter().find(|known| is_slip(given.as_bytes(), known.as_bytes()));
+            assert_eq!(index.of(&given), first.map(String::as_str), "{given}");
+        }
+    }
+
+    /// A comparison of each with each takes a minute here.
+    #[test]
+    fn tens_of_thousands_of_names_are_no_matter() {
+        let names = |prefix: &str| (0..50_000).map(|number| format!("{prefix}-{number}.example")).collect::<Vec<_>>();
+        let (given, known) = (names("wrkr"), names("worker"));
+        let index = NearNames::new(known.iter().map(String::as_str));
+        let begun = std::time::Instant::now();
+        assert_eq!(given.iter().filter_map(|given| index.of(given)).count(), 0);
+        assert_eq!(index.of("wroker-49999.example"), Some("worker-49999.example"));
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
 }

@@ -14,7 +14,7 @@ use crate::desired::{Desired, ServicePin};
 use crate::lbipam::{
     ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts, may_share,
 };
-use crate::model::{Finding, Hazard, ObjectRef, PoolName, Rule, ServiceName, Severity, near_name};
+use crate::model::{Finding, Hazard, NearNames, ObjectRef, PoolName, Rule, ServiceName, Severity};
 use crate::net::Range;
 use crate::observed::{Observed, ObservedKind};
 use crate::plan::{Blocked, BlockedReason};
@@ -41,6 +41,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
         addresses.for_each(|address| pinning.pinned.entry(address).or_default().push(&pin.service));
     }
     let names = LazyCell::new(|| world.services.keys().map(ToString::to_string).collect::<Vec<String>>());
+    let near = LazyCell::new(|| NearNames::new(names.iter().map(String::as_str)));
     for pin in desired.service_pins.values() {
         let target = Target::Service(pin.service.clone());
         let Some(service) = world.services.get(&pin.service) else {
@@ -49,7 +50,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
                     let obstacle = LbObstacle::ServicesHidden(why.to_owned());
                     plan.blocked.push(blocked(target, obstacle, Some(&pin.origin)));
                 }
-                None => plan.findings.push(missing(pin, &names)),
+                None => plan.findings.push(missing(pin, &near)),
             }
             continue;
         };
@@ -64,9 +65,9 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
     }
 }
 
-fn missing(pin: &ServicePin, names: &[String]) -> Finding {
+fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
     let message = format!("Service `{}` is pinned, and there is no LoadBalancer Service of that name yet", pin.service);
-    let (severity, help) = match near_name(&pin.service.to_string(), names.iter().map(String::as_str)) {
+    let (severity, help) = match near.of(&pin.service.to_string()) {
         Some(near) => (Severity::Warning, format!("did you mean `{}`?", near.escape_debug())),
         None => (Severity::Info, "nothing, if it is still to come: plan again when it is there".to_owned()),
     };

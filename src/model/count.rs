@@ -1,0 +1,33 @@
+//! Numbers as people read them. One rule for every text: digits in groups of three.
+
+/// `1,234`, for a whole number of any type.
+pub fn grouped_digits(number: impl std::fmt::Display) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 node`, `2 nodes`.
+pub fn count(number: usize, one: &str) -> String {
+    let grouped = grouped_digits(number);
+    if number == 1 { format!("{grouped} {one}") } else { format!("{grouped} {one}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped_digits(number), text);
+        }
+        assert_eq!((count(1, "node"), count(1_500, "node")), ("1 node".to_owned(), "1,500 nodes".to_owned()));
+    }
+}
