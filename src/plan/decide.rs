@@ -19,7 +19,7 @@ use crate::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Shortfall, Suppl
 use crate::check;
 use crate::claims::Claims;
 use crate::desired::{Desired, PoolState};
-use crate::model::{Finding, NodeName, ObjectRef, PerFamily, PoolName, Rule, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, PerFamily, PoolName, Rule, Severity, grouped_digits};
 use crate::net::{Block, Family, Range, RangeIndex, merge};
 use crate::observed::{FamilyUse, Holding, Node, Observed, OtherUser, Reading};
 
@@ -300,6 +300,7 @@ impl<'p> Planner<'p> {
         let blocks = if *missing == 1 { "block" } else { "blocks" };
         let nothing = || "nothing is free".to_owned();
         let left = largest_free_run.map_or_else(nothing, |run| format!("the largest free run is {run}"));
+        let missing = grouped_digits(missing);
         let message = format!("pool `{pool}` is {missing} {family} {blocks} short; {left}");
         let finding = Finding::new(Severity::Error, Rule("pool-exhausted"), message).about(ObjectRef::pool(pool));
         let finding = finding.help("add a CIDR to its `cidrs`, or a further pool that matches the same nodes");
@@ -311,6 +312,10 @@ impl<'p> Planner<'p> {
 
     /// Pairs go last: they follow what nodes hold, or get.
     fn pairs(&mut self) {
+        if let Some(findings) = pairs::unplanned(self.desired, self.observed) {
+            self.plan.findings.extend(findings);
+            return;
+        }
         let withheld = Withheld::new(self.observed, &supply(self.desired));
         let foreign = foreign(self.desired, self.observed, &withheld);
         let others = Others::new(self.observed, &withheld, &foreign, self.claims);

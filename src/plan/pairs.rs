@@ -17,7 +17,7 @@ use super::misplaced::MisplacedReason;
 use super::others::Others;
 use crate::check;
 use crate::desired::{AddressPairs, Desired};
-use crate::model::{Finding, Hazard, IpamMode, NodeName, ObjectRef, Rule, Severity};
+use crate::model::{Finding, Hazard, IpamMode, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use crate::net::Block;
 use crate::neutron::{GuardedPort, Id, Pair, PairsChange, PortSecurity};
 use crate::observed::{ModeSeen, Node, Observed, Reading};
@@ -88,26 +88,27 @@ struct Deciding<'p> {
     plan: PairsPlan,
 }
 
+/// What is to be said where no port is looked at; `None` where ports are planned.
+pub(super) fn unplanned(desired: &Desired, observed: &Observed) -> Option<Vec<Finding>> {
+    let finding = |severity, rule, message: &str, help: &str| Finding::new(severity, Rule(rule), message).help(help);
+    if desired.policy.address_pairs == AddressPairs::Ignored {
+        return Some(Vec::new());
+    }
+    if observed.ports.is_none() {
+        let message = "allowed_address_pairs of VMs' ports are not looked at here";
+        let help = "`apply` keeps them, and so does `neutron-node --pod-cidrs-on` on each node";
+        return Some(vec![finding(Severity::Info, "address-pairs-unseen", message, help)]);
+    }
+    let message = "it is not known which addresses Pods have, so the ports of VMs are left alone";
+    let help = "see `ipam` in the ConfigMap cilium-config";
+    (!observed.knows_homes()).then(|| vec![finding(Severity::Error, "address-pairs-homes-unknown", message, help)])
+}
+
 pub(super) fn plan(desired: &Desired, observed: &Observed, others: &Others<'_>, changes: &[Change]) -> PairsPlan {
     let (given, shown) = (BTreeMap::new(), BTreeMap::new());
     let files = FileBlocks::new(desired);
     let mut deciding = Deciding { desired, observed, others, files, given, shown, plan: PairsPlan::default() };
-    if desired.policy.address_pairs == AddressPairs::Ignored {
-        return deciding.plan;
-    }
-    let Some(seen) = &observed.ports else {
-        let message = "allowed_address_pairs of VMs' ports are not looked at here";
-        let finding = Finding::new(Severity::Info, Rule("address-pairs-unseen"), message);
-        let help = "`apply` keeps them, and so does `neutron-node --pod-cidrs-on` on each node";
-        deciding.plan.findings.push(finding.help(help));
-        return deciding.plan;
-    };
-    if !observed.knows_homes() {
-        let message = "it is not known which addresses Pods have, so the ports of VMs are left alone";
-        let finding = Finding::new(Severity::Error, Rule("address-pairs-homes-unknown"), message);
-        deciding.plan.findings.push(finding.help("see `ipam` in the ConfigMap cilium-config"));
-        return deciding.plan;
-    }
+    let Some(seen) = &observed.ports else { return deciding.plan };
     let gives = node_changes(changes).filter(|change| change.action != Action::Release);
     deciding.given = gives.map(|change| (&change.node, change.after.as_slice())).collect();
     for (node, block) in observed.shown_blocks() {
@@ -154,8 +155,8 @@ impl Deciding<'_> {
         if let Some(first) = without.next() {
             let message = format!(
                 "{} of {} nodes are no VMs of OpenStack by their `spec.providerID`, as `{}`: no port is looked at for them",
-                without.count() + 1,
-                self.observed.nodes.len(),
+                grouped_digits(without.count() + 1),
+                grouped_digits(self.observed.nodes.len()),
                 first.name
             );
             let finding = Finding::new(Severity::Info, Rule("address-pairs-no-vm"), message);
