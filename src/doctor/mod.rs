@@ -18,7 +18,7 @@ mod services;
 
 use crate::check;
 use crate::desired::Desired;
-use crate::model::{Finding, NodeName, Rule, Severity};
+use crate::model::{Finding, NodeName, Rule, Severity, grouped_digits};
 use crate::observed::Observed;
 
 pub use identity::{Certainty, Conclusion, conclusions};
@@ -56,7 +56,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> 
         findings.extend(check::examination(desired, observed));
         findings.extend(ranges::of_files(desired, observed));
         findings.extend(capacity::of_pools(desired, observed));
-        findings.extend(placement::misplaced(desired, observed));
+        findings.extend(placement::of_plan(desired, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
     findings.extend(rib::audit(ribs, desired, observed));
@@ -75,7 +75,7 @@ fn named(names: &[&NodeName]) -> String {
     let noun = if names.len() == 1 { "node" } else { "nodes" };
     match names.len().saturating_sub(NAMED) {
         0 => format!("{noun} {}", first.join(", ")),
-        more => format!("{noun} {} and {more} more", first.join(", ")),
+        more => format!("{noun} {} and {} more", first.join(", "), grouped_digits(more)),
     }
 }
 

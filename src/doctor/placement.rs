@@ -4,13 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
 use crate::desired::Desired;
-use crate::model::{Finding, NodeName, ObjectRef, PoolName, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits};
 use crate::observed::Observed;
-use crate::plan::{Misplaced, MisplacedReason, plan};
+use crate::plan::{Misplaced, MisplacedReason, Plan, plan};
 
-/// One finding for each reason and pool.
-pub(super) fn misplaced(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let plan = plan(desired, observed, Vec::new());
+/// What a plan tells of blocks that are held: one finding for each reason and pool, and the objects that fill a pool alone.
+pub(super) fn of_plan(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let mut plan = plan(desired, observed, Vec::new());
+    plan.findings.retain(|finding| finding.rule == Rule("one-node-fills-pool"));
+    plan.findings.iter_mut().for_each(|finding| {
+        finding.consequence = "these blocks are kept from other nodes".to_owned();
+    });
+    let mut findings = misplaced(&plan);
+    findings.append(&mut plan.findings);
+    findings
+}
+
+fn misplaced(plan: &Plan) -> Vec<Finding> {
     let mut causes: BTreeMap<(&MisplacedReason, Option<&PoolName>), Vec<&Misplaced>> = BTreeMap::new();
     // These have rules of their own, which know ipam `multi-pool` too.
     let has_a_rule =
@@ -25,8 +35,8 @@ fn of_cause(reason: &MisplacedReason, pool: Option<&PoolName>, blocks: &[&Mispla
     let nodes: BTreeSet<&NodeName> = blocks.iter().map(|one| &one.node).collect();
     let nodes: Vec<&NodeName> = nodes.into_iter().collect();
     let place = pool.map(|pool| format!(" of pool `{pool}`")).unwrap_or_default();
-    let nodes_named = super::named(&nodes);
-    let message = format!("{nodes_named} ({} in all): blocks{place} are misplaced: {reason}", nodes.len());
+    let (nodes_named, all) = (super::named(&nodes), grouped_digits(nodes.len()));
+    let message = format!("{nodes_named} ({all} in all): blocks{place} are misplaced: {reason}");
     let evidence =
         blocks.iter().take(super::NAMED).map(|one| format!("`{}`: {} in {}", one.node, one.block, one.field));
     let finding = finding(Severity::Warning, "block-misplaced", message).seen(evidence);

@@ -64,7 +64,7 @@ pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift
         let held = held.get(family).map(|holding| holding.block);
         let Some(expected) = pin.and_then(|pin| pin.blocks.get(family).copied()).or(held) else { continue };
         for (field, seen) in shown(observed, node, family).filter(|(_, seen)| *seen != expected) {
-            let author = author(observed, node, field);
+            let author = author(observed, &node.name, field);
             drift.push(Drift::Field(FieldDrift { node: node.name.clone(), field, expected, seen, author }));
         }
     }
@@ -82,9 +82,31 @@ fn shown(observed: &Observed, node: &Node, family: Family) -> impl Iterator<Item
     of_node.into_iter().flatten().chain(of_cilium_node.map(|block| (HoldingField::CiliumNode, *block)))
 }
 
+/// Every block that a field of the Node or the CiliumNode of this name shows, whoever reads it.
+pub(super) fn all_shown<'o>(
+    observed: &'o Observed,
+    name: &'o NodeName,
+) -> impl Iterator<Item = (HoldingField, Block)> + use<'o> {
+    let of_node = observed.nodes.get(name).into_iter().flat_map(|node| {
+        let fields = [
+            (HoldingField::NodeSpec, &node.spec),
+            (HoldingField::Annotation, &node.annotation),
+            (HoldingField::OldAnnotation, &node.old_annotation),
+        ];
+        fields.into_iter().flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)))
+    });
+    let of_cilium_node = observed.cilium_nodes.get(name).into_iter().flat_map(|node| {
+        let pod_cidrs = node.pod_cidrs.iter().map(|block| (HoldingField::CiliumNode, *block));
+        let allocated = node.allocated.iter().flat_map(|(_, blocks)| blocks);
+        pod_cidrs.chain(allocated.map(|block| (HoldingField::Allocated, *block)))
+    });
+    of_node.chain(of_cilium_node)
+}
+
 /// Field manager and time of the last write of a field.
-pub(super) fn author(observed: &Observed, node: &Node, field: HoldingField) -> Option<(String, String)> {
-    let of_cilium_node = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|other| &other.authors);
-    let of_field = node.authors.iter().chain(of_cilium_node).filter(|author| author.field == field);
+pub(super) fn author(observed: &Observed, node: &NodeName, field: HoldingField) -> Option<(String, String)> {
+    let of_cilium_node = observed.cilium_nodes.get(node).into_iter().flat_map(|other| &other.authors);
+    let of_node = observed.nodes.get(node).into_iter().flat_map(|node| &node.authors);
+    let of_field = of_node.chain(of_cilium_node).filter(|author| author.field == field);
     of_field.max_by(|a, b| a.time.cmp(&b.time)).map(|author| (author.manager.clone(), author.time.clone()))
 }

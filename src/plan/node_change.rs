@@ -129,7 +129,7 @@ impl<'p> NodeChanges<'p> {
         };
         let unapproved = |holding: &Holding| {
             let reason = self.files.obstacle_to_new(node, holding.block)?;
-            let author = drift::author(self.observed, node, holding.field);
+            let author = drift::author(self.observed, &node.name, holding.field);
             Some(UnapprovedBlock { block: holding.block, field: holding.field, reason, author })
         };
         held.iter().filter(is_up_to_the_node).filter(is_judged).filter_map(unapproved).collect()

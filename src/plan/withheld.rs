@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::drift;
 use crate::alloc::{PoolId, PoolPart, Supply};
-use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity};
+use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits};
 use crate::net::{Block, Range, Slots};
-use crate::observed::{Node, Observed, Reading};
+use crate::observed::{HoldingField, Node, Observed, Reading};
 
 /// Blocks of one pool that the addresses of one machine keep free. Machines have a handful, and seldom in a pool.
 const OF_A_MACHINE: u128 = 8;
@@ -48,6 +49,8 @@ struct Excess {
     pool: PoolName,
     shows: u128,
     keeps: u128,
+    /// The fields that show it, each with its object, a value and its last writer.
+    sources: Vec<String>,
 }
 
 impl<'o> Withheld<'o> {
@@ -58,7 +61,8 @@ impl<'o> Withheld<'o> {
         for node in observed.nodes.values() {
             let mut budget = Budget::new(supply, Most::Blocks(OF_A_MACHINE));
             withheld.machines.extend(machine(node).flat_map(|range| budget.take(range)));
-            let excess = budget.excess(&ObjectRef::node(&node.name), "the addresses of its machine");
+            let sources = || vec![of_addresses(node)];
+            let excess = budget.excess(&ObjectRef::node(&node.name), "the addresses of its machine", sources);
             if !excess.is_empty() {
                 withheld.crowded.insert(&node.name, machine(node).collect());
             }
@@ -73,14 +77,14 @@ impl<'o> Withheld<'o> {
             let (used, unread): (Vec<Block>, Vec<Block>) =
                 blocks.into_iter().partition(|block| held.contains(&(name, *block)));
             let mut budget = Budget::new(supply, Most::All);
-            withheld
-                .shown
-                .extend(used.into_iter().flat_map(|block| budget.take(block.range())).map(|part| (name, part)));
-            withheld.excess.extend(budget.much(&ObjectRef::node(name)));
+            withheld.shown.extend(used.iter().flat_map(|block| budget.take(block.range())).map(|part| (name, part)));
+            let sources = || of_fields(observed, name, &used);
+            withheld.excess.extend(budget.much(&ObjectRef::node(name), sources));
             let mut budget = Budget::new(supply, Most::BlocksOrEighth(UNREAD));
-            let parts = unread.into_iter().flat_map(|block| budget.take(block.range()));
+            let parts = unread.iter().flat_map(|block| budget.take(block.range()));
             withheld.shown.extend(parts.map(|part| (name, part)));
-            withheld.excess.extend(budget.excess(&ObjectRef::node(name), "fields that no agent reads"));
+            let sources = || of_fields(observed, name, &unread);
+            withheld.excess.extend(budget.excess(&ObjectRef::node(name), "fields that no agent reads", sources));
         }
         withheld
     }
@@ -126,18 +130,62 @@ fn held(observed: &Observed) -> BTreeSet<(&NodeName, Block)> {
     held
 }
 
+/// Values of one field that are told; more are counted.
+const TOLD: usize = 3;
+
+/// `Node/m status.addresses: 10.0.0.1, 10.0.1.1 and 254 more`.
+fn of_addresses(node: &Node) -> String {
+    let addresses: BTreeSet<Range> = machine(node).collect();
+    let addresses: Vec<String> = addresses.iter().map(|range| range.first().to_string()).collect();
+    format!("{} status.addresses: {}", ObjectRef::node(&node.name), first_few(&addresses))
+}
+
+/// The fields that show these blocks for a node, with the last writer of each where the server kept it.
+fn of_fields(observed: &Observed, name: &NodeName, blocks: &[Block]) -> Vec<String> {
+    let mut fields: BTreeMap<HoldingField, BTreeSet<Block>> = BTreeMap::new();
+    for (field, block) in drift::all_shown(observed, name).filter(|(_, block)| blocks.contains(block)) {
+        fields.entry(field).or_default().insert(block);
+    }
+    let told = |(field, blocks): (HoldingField, BTreeSet<Block>)| {
+        let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+        let (kind, field_name) = match field {
+            HoldingField::CiliumNode => ("CiliumNode", "spec.ipam.podCIDRs"),
+            HoldingField::Allocated => ("CiliumNode", "spec.ipam.pools.allocated"),
+            HoldingField::NodeSpec | HoldingField::Annotation | HoldingField::OldAnnotation | HoldingField::Setting => {
+                ("Node", field.as_str())
+            }
+        };
+        let author = drift::author(observed, name, field);
+        let author =
+            author.map(|(manager, time)| format!(", written by {} at {}", manager.escape_debug(), time.escape_debug()));
+        format!("{kind}/{name} {field_name}: {}{}", first_few(&blocks), author.unwrap_or_default())
+    };
+    fields.into_iter().map(told).collect()
+}
+
+fn first_few(values: &[String]) -> String {
+    let shown = values.iter().take(TOLD).cloned().collect::<Vec<_>>().join(", ");
+    match values.len().saturating_sub(TOLD) {
+        0 => shown,
+        more => format!("{shown} and {} more", grouped_digits(more)),
+    }
+}
+
 impl Excess {
     fn finding(&self) -> Finding {
-        let Excess { object, what, pool, shows, keeps } = self;
+        let Excess { object, what, pool, shows, keeps, sources } = self;
+        let (all, kept) = (grouped_digits(*shows), grouped_digits(*keeps));
+        let by = if sources.is_empty() { String::new() } else { format!(" ({})", sources.join("; ")) };
         let (severity, message, help) = if keeps < shows {
             let message =
-                format!("{object} claims {shows} blocks of pool `{pool}` by {what}; {keeps} of them are kept free");
+                format!("{object} claims {all} blocks of pool `{pool}` by {what}{by}; {kept} of them are kept free");
             (Severity::Error, message, "check who writes these fields; the pool gives the other blocks to nodes")
         } else {
-            let message = format!("{object} holds {shows} blocks of pool `{pool}`");
+            let message = format!("{object} holds {all} blocks of pool `{pool}`{by}");
             (Severity::Warning, message, "check that the node needs a block of this size, or drain and re-create it")
         };
-        Finding::new(severity, Rule("one-node-fills-pool"), message).about(object.clone()).help(help)
+        let finding = Finding::new(severity, Rule("one-node-fills-pool"), message).about(object.clone()).help(help);
+        finding.seen(sources.iter().cloned())
     }
 }
 
@@ -181,18 +229,19 @@ impl<'s> Budget<'s> {
     }
 
     /// Pools of which more was shown than is kept.
-    fn excess(self, object: &ObjectRef, what: &'static str) -> Vec<Excess> {
+    fn excess(self, object: &ObjectRef, what: &'static str, sources: impl Fn() -> Vec<String>) -> Vec<Excess> {
         let Budget { supply, kept, shown, .. } = self;
         let excess = shown.into_iter().filter_map(|(pool, shows)| {
             let keeps = kept.get(&pool).copied().unwrap_or_default();
             let name = || supply.pool(pool).name().clone();
-            (shows > keeps).then(|| Excess { object: object.clone(), what, pool: name(), shows, keeps })
+            let excess = || Excess { object: object.clone(), what, pool: name(), shows, keeps, sources: sources() };
+            (shows > keeps).then(excess)
         });
         excess.collect()
     }
 
     /// Pools of which a node holds much.
-    fn much(self, object: &ObjectRef) -> Vec<Excess> {
+    fn much(self, object: &ObjectRef, sources: impl Fn() -> Vec<String>) -> Vec<Excess> {
         let Budget { supply, shown, .. } = self;
         let excess = shown.into_iter().filter_map(|(id, shows)| {
             let (what, name) = ("", supply.pool(id).name().clone());
@@ -202,6 +251,7 @@ impl<'s> Budget<'s> {
                 pool: name,
                 shows,
                 keeps: shows,
+                sources: sources(),
             })
         });
         excess.collect()
@@ -235,8 +285,13 @@ mod tests {
         assert_eq!(texts(budget.take("10.20.128.0/17".parse().unwrap())), ["10.20.128.0/23"]);
         assert!(budget.take("10.20.3.1".parse().unwrap()).is_empty());
         let node = ObjectRef::node(&"n".parse().unwrap());
-        let excess = budget.excess(&node, "test");
+        let excess = budget.excess(&node, "test", || vec!["Node/n x: y".to_owned()]);
         assert_eq!((excess.len(), excess[0].shows, excess[0].keeps), (1, 130, 3));
-        assert!(excess[0].finding().message.contains("claims 130 blocks of pool `a` by test; 3 of them are kept free"));
+        assert!(
+            excess[0]
+                .finding()
+                .message
+                .contains("claims 130 blocks of pool `a` by test (Node/n x: y); 3 of them are kept free")
+        );
     }
 }

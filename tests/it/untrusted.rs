@@ -42,7 +42,8 @@ fn one_machine_with_an_address_in_every_block_does_not_fill_the_pool() {
     assert_eq!(plan["changes"][0]["after"], json!(["10.20.8.0/24"]), "{plan:#}");
     let found = finding(&plan, "one-node-fills-pool").unwrap();
     assert_eq!((found["severity"].as_str(), found["subject"].as_str()), (Some("error"), Some("Node/m")));
-    let message = "Node/m claims 256 blocks of pool `a` by the addresses of its machine; 8 of them are kept free";
+    let message = "Node/m claims 256 blocks of pool `a` by the addresses of its machine (Node/m status.addresses: 10.20.0.1, 10.20.1.1, \
+        10.20.2.1 and 253 more); 8 of them are kept free";
     assert_eq!(found["message"], message);
     folder.run(&["plan", "--cluster", "cluster.json"]).expect(2);
     folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
@@ -62,9 +63,19 @@ fn the_few_addresses_of_an_honest_machine_stay_free() {
 fn a_wide_block_that_no_agent_reads_does_not_fill_the_pool() {
     // The Node has a block of its own, so its agent reads that one.
     let holder = node("m", "a", r#""podCIDR":"10.20.200.0/24","podCIDRs":["10.20.200.0/24"]"#);
-    let plan = plan(&folder(&[holder, cilium_node("m", "10.20.0.0/16").to_string(), node("n", "a", "")]));
+    let mut shown = cilium_node("m", "10.20.0.0/16");
+    shown["metadata"]["managedFields"] = json!([{"manager": "evil-agent", "operation": "Update", "time": "2026-02-01T10:00:00Z",
+        "fieldsV1": {"f:spec": {"f:ipam": {"f:podCIDRs": {}}}}}]);
+    let folder = folder(&[holder, shown.to_string(), node("n", "a", "")]);
+    let plan = plan(&folder);
     assert_eq!(plan["changes"][0]["after"], json!(["10.20.32.0/24"]), "an eighth of the pool is kept: {plan:#}");
-    assert!(finding(&plan, "one-node-fills-pool").is_some(), "{plan:#}");
+    let source = "CiliumNode/m spec.ipam.podCIDRs: 10.20.0.0/16, written by evil-agent at 2026-02-01T10:00:00Z";
+    let message = finding(&plan, "one-node-fills-pool").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains(&format!("by fields that no agent reads ({source}); 32 of them")), "{message}");
+    let words = ["doctor", "--cluster", "cluster.json", "-o", "json", "--fail-on", "never"];
+    let examined = folder.run(&words).expect(0).json();
+    let found = finding(&examined, "one-node-fills-pool").unwrap();
+    assert_eq!(found["evidence"], json!([source]), "{found:#}");
 }
 
 #[test]
