@@ -73,6 +73,10 @@ impl Context<'_> {
             let origin = self.document.origin(&[path, &[Step::Index(index)]].concat());
             match self.addresses::<Range>(text, &origin) {
                 Ok(range) => ranges.push((range, origin)),
+                Err(RangeError::Block(error @ BlockError::Everything { .. })) => {
+                    let help = "name the part that is meant; to give nothing at all, set `disabled: true` on the pool";
+                    self.fault("whole-address-space", error.to_string(), &origin, "everything", help);
+                }
                 Err(RangeError::Block(error)) => self.block_fault(&error, &origin),
                 Err(error) => {
                     self.fault(

@@ -56,9 +56,15 @@ fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
     match text.parse::<SignedDuration>() {
         Ok(duration) if !duration.is_negative() => duration,
         _ => {
-            let message = format!("`{}` is no duration", text.escape_debug());
+            let message = format!("`spec.quarantine` is `{}`, expected a duration such as `10m`", text.escape_debug());
             let origin = context.document.origin(&keys(["spec", "quarantine"]));
-            context.fault("bad-duration", message, &origin, "not a duration", "write such as `90s`, `10m` or `1h 30m`");
+            context.fault(
+                "bad-duration",
+                message,
+                &origin,
+                "not a duration",
+                "write a number and a unit, such as `90s`, `10m` or `1h 30m`",
+            );
             Policy::QUARANTINE
         }
     }

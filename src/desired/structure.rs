@@ -75,7 +75,10 @@ pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
         validator.iter_errors(&value).map(|error| (steps(&value, &error), error)).collect();
     let unknown: Vec<Vec<Step>> = errors.iter().flat_map(|(path, error)| unknown_fields(path, error)).collect();
     let floats = floats_of(&value, &errors, &unknown);
-    for (path, error) in errors.iter().filter(|(path, error)| !(is_bound(error) && floats.contains(path))) {
+    let is_told = |path: &Vec<Step>, error: &ValidationError<'_>| {
+        is_bound(error) && floats.contains(path) || is_empty_choice(error) && has_wrong_type(&errors, path)
+    };
+    for (path, error) in errors.iter().filter(|(path, error)| !is_told(path, error)) {
         checked.note(document, schema, path, error, &unknown);
     }
     for path in floats {
@@ -156,6 +159,15 @@ fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Ve
 fn is_count(kind: &ValidationErrorKind) -> bool {
     use ValidationErrorKind::{MaxItems, MinItems, MinProperties};
     matches!(kind, MinItems { .. } | MaxItems { .. } | MinProperties { .. })
+}
+
+/// A field without a value where one of a few texts must stand: that it is no text says all.
+fn is_empty_choice(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::Enum { .. }) && error.instance().is_null()
+}
+
+fn has_wrong_type(errors: &[(Vec<Step>, ValidationError<'_>)], path: &[Step]) -> bool {
+    errors.iter().any(|(at, error)| at == path && matches!(error.kind(), ValidationErrorKind::Type { .. }))
 }
 
 fn is_bound(error: &ValidationError<'_>) -> bool {

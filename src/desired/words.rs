@@ -5,7 +5,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
 use super::tree::{Document, Step};
-use crate::model::{Finding, Rule, Severity};
+use crate::model::{Finding, Origin, Rule, Severity};
 
 fn finding(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Error, Rule(rule), message)
@@ -22,13 +22,7 @@ pub(super) fn findings(
     let here = document.origin(path);
     let one = match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let known = properties_beside(schema, error);
-            let unknown = |key: &String| {
-                finding("unknown-field", format!("`{key}` is no field of {field}"))
-                    .at(&document.key_origin(path, key), "unknown field")
-                    .help(suggestion(key, &known))
-            };
-            return unexpected.iter().map(unknown).collect();
+            return unknown_fields(document, schema, path, error, unexpected);
         }
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
@@ -36,21 +30,13 @@ pub(super) fn findings(
                 .at(&here, format!("`{name}` is missing"))
                 .help(format!("add `{name}`"))
         }
-        ValidationErrorKind::Type { kind } => {
-            let wanted = type_names(kind);
-            let is = if error.instance().is_null() { "is empty, and not" } else { "is not" };
-            let help = match error.instance().as_ref() {
-                Value::Null => empty_help(path, is_required(schema, path, error), &wanted),
-                value => type_help(value, &wanted),
-            };
-            finding("wrong-type", format!("{field} {is} {wanted}")).at(&here, format!("should be {wanted}")).help(help)
-        }
+        ValidationErrorKind::Type { kind } => wrong_type(schema, path, error, kind, &here),
         ValidationErrorKind::Enum { options } => {
-            let known: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            unknown_value(&field, error.instance()).at(&here, "unknown value").help(match error.instance().as_ref() {
-                Value::String(given) => suggestion(given, &known),
-                _ => list_of(&known),
-            })
+            let help = match error.instance().as_ref() {
+                Value::String(given) => suggestion(given, &texts(options)),
+                _ => list_of(&texts(options)),
+            };
+            unknown_value(&field, error.instance()).at(&here, "unknown value").help(help)
         }
         ValidationErrorKind::Constant { expected_value } => {
             let wanted = expected_value.as_str().unwrap_or_default();
@@ -64,6 +50,56 @@ pub(super) fn findings(
         }
     };
     vec![one]
+}
+
+fn unknown_fields(
+    document: &Document,
+    schema: &Value,
+    path: &[Step],
+    error: &ValidationError<'_>,
+    unexpected: &[String],
+) -> Vec<Finding> {
+    let known = properties_beside(schema, error);
+    let unknown = |key: &String| {
+        finding("unknown-field", format!("`{key}` is no field of {}", field_name(path)))
+            .at(&document.key_origin(path, key), "unknown field")
+            .help(suggestion(key, &known))
+    };
+    unexpected.iter().map(unknown).collect()
+}
+
+/// What was found in the place of what is expected.
+fn wrong_type(schema: &Value, path: &[Step], error: &ValidationError<'_>, kind: &TypeKind, here: &Origin) -> Finding {
+    let options =
+        parent_of(schema, error).and_then(|parent| parent.get("enum")).map(texts).filter(|options| !options.is_empty());
+    let wanted = match path.last() {
+        Some(Step::Key(key)) if key == "quarantine" => "a duration such as `10m`".to_owned(),
+        _ => type_names(kind),
+    };
+    let help = match (error.instance().as_ref(), options) {
+        (_, Some(options)) => list_of(&options),
+        (Value::Null, None) => empty_help(path, is_required(schema, path, error), &wanted),
+        (value, None) => type_help(value, &wanted),
+    };
+    let message = format!("{} is {}, expected {wanted}", field_name(path), found(error.instance()));
+    finding("wrong-type", message).at(here, format!("expected {wanted}")).help(help)
+}
+
+/// A value in a few words.
+fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "empty".to_owned(),
+        Value::Bool(value) => format!("`{value}`"),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(text) if text.chars().count() <= 40 => format!("the text `{}`", text.escape_debug()),
+        Value::String(_) => "a long text".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+    }
+}
+
+fn texts(options: &Value) -> Vec<&str> {
+    options.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 fn unknown_value(field: &str, given: &Value) -> Finding {

@@ -184,7 +184,7 @@ fn no_field_of_our_kinds_may_be_empty() {
             let (_, findings) = lower(&Documents { files: vec![file] });
             let field = path.join(".").replace(".[]", "[0]");
             let told = |finding: &&Finding| {
-                let is_empty = finding.message.starts_with(&format!("`{field}` is empty, and not"));
+                let is_empty = finding.message.starts_with(&format!("`{field}` is empty, expected"));
                 // Where one word is allowed, that word is told.
                 let is_word = finding.message.starts_with(&format!("`{field}` is not `"));
                 let is_unknown = finding.message.starts_with(&format!("`{field}` cannot be `null`"));
@@ -193,6 +193,8 @@ fn no_field_of_our_kinds_may_be_empty() {
             };
             let finding = findings.iter().find(told).unwrap_or_else(|| panic!("{kind:?} {field}: {findings:#?}"));
             assert!(finding.severity == Severity::Error && !finding.help.is_empty(), "{finding:#?}");
+            let about = findings.iter().filter(|finding| finding.message.starts_with(&format!("`{field}` ")));
+            assert_eq!(about.count(), 1, "{kind:?} {field} is told once: {findings:#?}");
         }
     }
 }
@@ -500,4 +502,55 @@ fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
         ),
     ];
     assert_named(cases);
+}
+
+#[test]
+fn a_message_says_what_was_found_and_helps_with_this_field() {
+    let policy = |spec: &str| {
+        format!("apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n")
+    };
+    let selector = "{matchExpressions: [{key: a, operator: }]}";
+    for (file, message, help) in [
+        (
+            policy("{quarantine: 10}"),
+            "`spec.quarantine` is the number 10, expected a duration such as `10m`",
+            "write a duration such as `10m`",
+        ),
+        (
+            policy("{quarantine: soon}"),
+            "`spec.quarantine` is `soon`, expected a duration such as `10m`",
+            "write a number and a unit, such as `90s`, `10m` or `1h 30m`",
+        ),
+        (
+            pool("a", "{cidrs: 10.0.0.0/16, blockSize: 24}"),
+            "`spec.cidrs` is the text `10.0.0.0/16`, expected a list",
+            "write `[10.0.0.0/16]`",
+        ),
+        (
+            pool("a", &format!("{{cidrs: [10.0.0.0/16], blockSize: 24, nodeSelector: {selector}}}")),
+            "`spec.nodeSelector.matchExpressions[0].operator` is empty, expected text",
+            "known here: `In`, `NotIn`, `Exists`, `DoesNotExist`",
+        ),
+        (
+            pool("a", "{cidrs: [\"fd00::/48\"], blockSize: {ipv6: 64}, reserved: [\"::/0\"]}"),
+            "`::/0` is the whole address space",
+            "name the part that is meant; to give nothing at all, set `disabled: true` on the pool",
+        ),
+    ] {
+        let folder = Folder::new(&[("pools/a.yaml", &file)]);
+        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let [finding] = &report["findings"].as_array().unwrap()[..] else { panic!("{report:#}") };
+        assert_eq!((finding["message"].as_str(), finding["help"].as_str()), (Some(message), Some(help)), "{file}");
+    }
+}
+
+#[test]
+fn a_faulty_duration_on_the_command_line() {
+    let folder = Folder::new(&[]);
+    for flag in ["--patience", "--lock-timeout"] {
+        let said = folder.run(&["apply", flag, "5x"]).expect(1).stderr;
+        let told =
+            format!("invalid value '5x' for '{flag} <DURATION>': expected a duration, such as `90s`, `5m` or `1h 30m`");
+        assert!(said.contains(&told), "{said}");
+    }
 }
