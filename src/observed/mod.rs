@@ -15,6 +15,7 @@ mod operator;
 mod pod_pools;
 mod ports;
 mod read;
+mod read_error;
 mod read_node;
 mod settings;
 mod slim;
@@ -46,7 +47,8 @@ pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool}
 pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
-pub use read::{Definition, ReadError, Reader, Understood};
+pub use read::{Definition, Reader, Understood};
+pub use read_error::{ReadError, without_type_names};
 pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
 pub use slim::slim;
 pub use subnets::{SeenSubnet, SeenSubnets};

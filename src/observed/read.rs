@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
 use super::pod_pools::PodPoolView;
+use super::read_error::ReadError;
 use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView, arguments};
 use super::view::{CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView, WorkloadView};
@@ -41,27 +42,6 @@ pub enum Definition {
     /// It was not seen.
     #[default]
     Unseen,
-}
-
-/// An object that is not what its kind says.
-#[derive(Debug, thiserror::Error)]
-#[error("{resource} `{name}` cannot be read: {why}")]
-pub struct ReadError {
-    resource: &'static str,
-    name: String,
-    why: String,
-}
-
-impl ReadError {
-    /// An object of that kind could not be read from this text.
-    pub fn new(kind: ObservedKind, json: &str, why: &dyn std::error::Error) -> ReadError {
-        ReadError::of(kind.resource(), json, why)
-    }
-
-    /// The same for a kind that no plan reads.
-    pub fn of(resource: &'static str, json: &str, why: &dyn std::error::Error) -> ReadError {
-        ReadError { resource, name: name_of(json), why: why.to_string() }
-    }
 }
 
 impl Reader {
@@ -354,13 +334,6 @@ impl Understood {
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, serde_json::Error> {
     serde_json::from_str(json)
-}
-
-/// The name of an object that cannot be read as what it should be.
-fn name_of(json: &str) -> String {
-    let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
-    let name = object.pointer("/metadata/name").and_then(serde_json::Value::as_str);
-    name.unwrap_or("without a name").escape_debug().to_string()
 }
 
 /// What a container's command line says; a shell's script counts, and no trace of the program says nothing. The flag is off by

@@ -130,7 +130,14 @@ fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
         ),
         (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""node""#), "is a `node`; did you mean `Node`?"),
         (format!(r#"{{"apiVersion":"v1","kind":"List","items":[{cilium_node}]}}"#), "item 6 of its list is a `List`"),
-        ("7".to_owned(), "item 6 of its list is not a Kubernetes object"),
+        (
+            "7".to_owned(),
+            "item 6 of its list is not a Kubernetes object: invalid type: integer `7`, expected a mapping",
+        ),
+        (
+            r#"{"apiVersion":"v1","kind":"Node","metadata":"x"}"#.to_owned(),
+            "item 6 of its list is not a Kubernetes object: invalid type: string \"x\", expected a mapping",
+        ),
     ];
     for (item, message) in cases {
         let folder = folder("1.19.3", KUBERNETES, &[node("n", "a", ""), item.clone()], &[pool("a", POOL)]);
@@ -138,9 +145,23 @@ fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
         for verb in [&["plan"][..], &["apply", "--auto-approve"], &["snapshot"], &["show", "nodes"]] {
             let ran = folder.run(&[verb, &["--cluster", "cluster.json"]].concat()).expect(8);
             assert!(ran.stderr.contains(message), "{item}: {}", ran.stderr);
+            assert!(
+                !ran.stderr.contains("expected struct") && ran.stderr.contains("hint: fix the file"),
+                "{}",
+                ran.stderr
+            );
         }
         assert_eq!(folder.read("cluster.json"), before);
     }
+}
+
+#[test]
+fn a_cilium_node_that_makes_no_sense_is_named_with_a_hint_of_its_own() {
+    let faulty = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"m"},"spec":"x"}"#;
+    let folder = folder("1.19.3", KUBERNETES, &[faulty.to_owned()], &[pool("a", POOL)]);
+    let said = folder.run(&["plan", "--cluster", "cluster.json"]).expect(8).stderr;
+    assert!(said.contains("ciliumnodes.cilium.io `m` cannot be read") && !said.contains("struct"), "{said}");
+    assert!(said.contains("hint: fix or remove the object") && !said.contains("claims"), "{said}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::observed::{Head, ObservedKind};
+use crate::observed::{Head, ObservedKind, without_type_names};
 
 #[derive(Deserialize)]
 pub(super) struct List<'a> {
@@ -62,7 +62,10 @@ impl ItemHead {
     /// # Errors
     /// An item that is not an object, in words that fit behind its number.
     pub(super) fn read(item: &str) -> Result<ItemHead, String> {
-        serde_json::from_str(item).map_err(|error| format!("is not a Kubernetes object: {error}"))
+        let read = serde_json::from_str(item);
+        read.map_err(|error: serde_json::Error| {
+            format!("is not a Kubernetes object: {}", without_type_names(&error.to_string()))
+        })
     }
 
     fn kind(&self) -> &str {

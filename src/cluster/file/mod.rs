@@ -24,6 +24,7 @@ use super::{
     Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
 };
 use crate::claims::Claims;
+use crate::model::grouped_digits;
 use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
 use disk::open_file;
 use items::{ItemHead, List};
@@ -162,7 +163,11 @@ impl FileCluster {
             }
         }
         if let Some((first, more)) = faults.split_first() {
-            let more = if more.is_empty() { String::new() } else { format!("; faulty items: {}", faults.len()) };
+            let more = if more.is_empty() {
+                String::new()
+            } else {
+                format!("; faulty items: {}", grouped_digits(faults.len()))
+            };
             return Err(format!("{first}{more}"));
         }
         self.items = self.place_of(list.items);
