@@ -123,8 +123,8 @@ impl Arguments {
         let conclusions = conclusions(observed);
         match self.output {
             ReportFormat::Human => output::data(&examination(&conclusions, findings, detail))?,
-            ReportFormat::Json => output::json(&ExaminationDocument::new(&conclusions, findings))?,
-            ReportFormat::Sarif => output::json(&sarif(findings, &place.display().to_string()))?,
+            ReportFormat::Json => output::json(&ExaminationDocument::new(&conclusions, findings, detail))?,
+            ReportFormat::Sarif => output::json(&sarif(findings, &place.display().to_string(), detail))?,
             ReportFormat::Junit => {
                 output::data(&junit(findings, self.fail_on.severity()).map_err(Failure::Failed)?)?;
             }

@@ -12,7 +12,7 @@ use super::validate::Report;
 use super::{Common, Reached, output};
 use crate::cluster::{Extent, replace_private_file};
 use crate::plan::PlanDocument;
-use crate::render::{diagnostics, finding_documents, human, markdown, markdown_findings};
+use crate::render::{Detail, count, diagnostics, finding_documents, human, markdown, markdown_findings};
 use crate::run::{Job, Loaded, Reach};
 
 /// Show what would change, and why.
@@ -26,7 +26,8 @@ pub(super) struct Arguments {
     /// Form of the plan.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
-    /// Exit with 2 when there are changes, and only then, unless --fail-on names more.
+    /// Exit with 2 when there are changes, with 1 when there are none and a check found an error, and otherwise with 0, unless --fail-on
+    /// names more.
     #[arg(long)]
     detailed_exitcode: bool,
     /// Exit with 2 when the plan has one of these; `error` by default.
@@ -87,13 +88,17 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let waivers = arguments.rails.waivers();
     let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
     let document = PlanDocument::new(&plan, &location.directory.to_string_lossy()).of_revision(loaded.revision.clone());
+    let document = match common.detail() {
+        Detail::Short => document.cut(),
+        Detail::Full => document,
+    };
     if let Some(file) = &arguments.out {
         replace_private_file(file, &output::json_text(&document)?)
             .map_err(|error| Failure::Failed(format!("the plan cannot be saved to {}: {error}", file.display())))?;
     }
     match arguments.output {
         PlanFormat::Json => output::json(&document)?,
-        PlanFormat::Markdown => output::data(&markdown(&document))?,
+        PlanFormat::Markdown => output::data(&markdown(&document, common.detail()))?,
         PlanFormat::Human => {
             output::talk(&diagnostics(&plan.findings, &loaded.documents, common.detail()));
             output::data(&human(&document, common.detail()))?;
@@ -107,27 +112,37 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         };
         output::warn(&format!("\nSaved. {next}\ndigest: {}", document.digest));
     }
-    Ok(if arguments.fails(&document) { Reached::ChangesPending } else { Reached::Done })
+    arguments.outcome(&document)
 }
 
 impl Arguments {
-    /// Whether the plan has something that --detailed-exitcode or --fail-on names.
-    fn fails(&self, plan: &PlanDocument) -> bool {
-        let by_default: &[FailOn] = if self.detailed_exitcode { &[] } else { &[FailOn::Error] };
+    /// What --detailed-exitcode and --fail-on make of the plan. For --detailed-exitcode, 2 means changes and nothing else, so an error
+    /// without changes is a failure.
+    fn outcome(&self, plan: &PlanDocument) -> Result<Reached, Failure> {
+        let by_default: &[FailOn] = if self.detailed_exitcode { &[FailOn::Changes] } else { &[FailOn::Error] };
         let named = self.fail_on.as_deref().unwrap_or(by_default);
         let pending = self.detailed_exitcode && FailOn::Changes.is_in(plan);
-        pending || named.iter().any(|condition| condition.is_in(plan))
+        if pending || named.iter().any(|condition| condition.is_in(plan)) {
+            return Ok(Reached::ChangesPending);
+        }
+        if self.detailed_exitcode && self.fail_on.is_none() && FailOn::Error.is_in(plan) {
+            let errors = count(plan.summary.errors, "error");
+            return Err(Failure::Failed(format!("there is nothing to change, but the checks found {errors}")));
+        }
+        Ok(Reached::Done)
     }
 }
 
 /// The findings in the form that was asked for, so that whoever reads stdout gets them.
 fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Failure, Failure> {
+    let detail = common.detail();
     match arguments.output {
-        PlanFormat::Json => output::json(&Report::new(loaded))?,
+        PlanFormat::Json => output::json(&Report::new(loaded, detail))?,
         PlanFormat::Markdown => {
-            output::data(&markdown_findings(&finding_documents(&loaded.findings, &loaded.documents)))?
+            let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
+            output::data(&markdown_findings(&findings, detail))?
         }
-        PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded, common.detail()))),
+        PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded, detail))),
     }
     Ok(Failure::Invalid(String::new()))
 }

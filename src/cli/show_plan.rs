@@ -29,7 +29,7 @@ pub(super) fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
     let plan = plan_file::read(file)?;
     match output {
         PlanFormat::Json => output::json(&plan)?,
-        PlanFormat::Markdown => output::data(&markdown(&plan))?,
+        PlanFormat::Markdown => output::data(&markdown(&plan, common.detail()))?,
         PlanFormat::Human => {
             let text = human(&plan, common.detail());
             output::data(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;

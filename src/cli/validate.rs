@@ -7,7 +7,7 @@ use super::files::Files;
 use super::{Common, Format, Reached, output};
 use crate::check;
 use crate::plan::FindingDocument;
-use crate::render::{count, finding_documents};
+use crate::render::{Detail, count, finding_documents};
 use crate::run::{Loaded, load};
 
 /// Check the files without a cluster.
@@ -32,13 +32,13 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(loaded: &Loaded) -> Report {
-        Report::of(loaded, if loaded.has_errors() { Verdict::Invalid } else { Verdict::Valid })
+    pub(super) fn new(loaded: &Loaded, detail: Detail) -> Report {
+        Report::of(loaded, if loaded.has_errors() { Verdict::Invalid } else { Verdict::Valid }, detail)
     }
 
-    fn of(loaded: &Loaded, verdict: Verdict) -> Report {
-        let findings = finding_documents(&loaded.findings, &loaded.documents);
-        Report { format_version: "1.0", valid: verdict == Verdict::Valid, findings }
+    fn of(loaded: &Loaded, verdict: Verdict, detail: Detail) -> Report {
+        let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
+        Report { format_version: "1.1", valid: verdict == Verdict::Valid, findings }
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
     let verdict = arguments.verdict(&loaded);
     let diagnostics = match arguments.output {
         Format::Json => {
-            output::json(&Report::of(&loaded, verdict))?;
+            output::json(&Report::of(&loaded, verdict, common.detail()))?;
             String::new()
         }
         Format::Human => output::diagnostics(&loaded, common.detail()),

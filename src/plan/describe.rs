@@ -8,12 +8,12 @@ use super::blocked::Blocked;
 use super::change::{Action, Change, CiliumNodeObject, Edit, NodeChange, Reason};
 use super::document::{ChangeDocument, GuardDocument, OriginDocument, PlanDocument};
 use super::document_edit::EditDocument;
-use super::document_findings::{BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument};
+use super::document_findings::{BlockedDocument, DriftDocument, MisplacedDocument, RefusalDocument};
 use super::document_lb::hazard_text;
 use super::drift::Drift;
 use super::limits::Refusal;
 use super::misplaced::Misplaced;
-use crate::model::{Finding, Hazard, Origin};
+use crate::model::{Hazard, Origin};
 use crate::net::Block;
 use crate::observed::range_setting;
 
@@ -199,21 +199,6 @@ impl From<&Drift> for DriftDocument {
                 manager: None,
                 time: None,
             },
-        }
-    }
-}
-
-impl From<&Finding> for FindingDocument {
-    fn from(finding: &Finding) -> FindingDocument {
-        FindingDocument {
-            severity: finding.severity.to_string(),
-            rule: finding.rule.to_string(),
-            subject: finding.subject.as_ref().map(ToString::to_string),
-            other_subjects: finding.other_subjects.iter().map(ToString::to_string).collect(),
-            message: finding.message.clone(),
-            help: finding.help.clone(),
-            origin: finding.origin.as_ref().map(OriginDocument::from),
-            related: finding.related.iter().map(|label| OriginDocument::from(&label.origin)).collect(),
         }
     }
 }

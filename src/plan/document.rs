@@ -12,9 +12,10 @@ use super::document_findings::{BlockedDocument, DriftDocument, FindingDocument, 
 use super::document_lb::{LbSummary, ServiceEffectDocument};
 use super::document_pod_pools::PodPoolSummary;
 use super::{Plan, digest};
+use crate::model::grouped;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.6";
+pub const FORMAT_VERSION: &str = "1.7";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +50,7 @@ pub struct PlanDocument {
     pub misplaced: Vec<MisplacedDocument>,
     /// Where the cluster differs.
     pub drift: Vec<DriftDocument>,
-    /// Results of the checks.
+    /// Results of the checks, one entry for each cause.
     pub findings: Vec<FindingDocument>,
 }
 
@@ -228,9 +229,16 @@ impl PlanDocument {
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
             misplaced: misplaced.iter().map(MisplacedDocument::from).collect(),
             drift: drift.iter().map(DriftDocument::from).collect(),
-            findings: findings.iter().map(FindingDocument::from).collect(),
+            findings: grouped(findings).iter().map(FindingDocument::from).collect(),
         }
         .sealed()
+    }
+
+    /// With the first few subjects of each finding only.
+    #[must_use]
+    pub fn cut(mut self) -> PlanDocument {
+        self.findings = self.findings.into_iter().map(FindingDocument::cut).collect();
+        self
     }
 
     /// A plan whose digest is made to fit, whatever it says: for tests of what is done with a forged one.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::document::OriginDocument;
+use crate::model::{Finding, FindingGroup};
 
 /// A blocked change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,20 +78,29 @@ pub struct DriftDocument {
     pub time: Option<String>,
 }
 
-/// A finding as JSON.
+/// Findings with one cause as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingDocument {
     /// `error`, `warning` or `info`.
     pub severity: String,
     /// Stable code.
     pub rule: String,
-    /// `Kind/name`, where it is about one object.
+    /// How many findings this entry stands for: those of one rule with one place in the files and one way out.
+    #[serde(default = "one")]
+    pub count: usize,
+    /// `Kind/name` of the first object that it is about, where there is one.
     pub subject: Option<String>,
-    /// Further objects that it is about.
+    /// Further objects that it is about: nine, or all where everything was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_subjects: Vec<String>,
-    /// What is wrong.
+    /// How many objects it is about, listed or not.
+    #[serde(default)]
+    pub subject_count: usize,
+    /// What is wrong; of several findings, of the first one.
     pub message: String,
+    /// What is wrong, of the others: as many as objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_messages: Vec<String>,
     /// The way out.
     pub help: String,
     /// The place.
@@ -98,4 +108,41 @@ pub struct FindingDocument {
     /// Further places.
     #[serde(default)]
     pub related: Vec<OriginDocument>,
+}
+
+/// Subjects of an entry that are listed; more are counted.
+const LISTED: usize = 10;
+
+fn one() -> usize {
+    1
+}
+
+impl FindingDocument {
+    /// With the first few subjects only. The counts stay exact.
+    #[must_use]
+    pub fn cut(mut self) -> FindingDocument {
+        self.other_subjects.truncate(LISTED - 1);
+        self.further_messages.truncate(LISTED - 1);
+        self
+    }
+}
+
+impl From<&FindingGroup<'_>> for FindingDocument {
+    fn from(group: &FindingGroup<'_>) -> FindingDocument {
+        let Finding { severity, rule, message, help, origin, related, .. } = group.first;
+        let subjects: Vec<String> = group.subjects().iter().map(ToString::to_string).collect();
+        FindingDocument {
+            severity: severity.to_string(),
+            rule: rule.to_string(),
+            count: group.count(),
+            subject: subjects.first().cloned(),
+            other_subjects: subjects.iter().skip(1).cloned().collect(),
+            subject_count: subjects.len(),
+            message: message.clone(),
+            further_messages: group.further.iter().map(|finding| finding.message.clone()).collect(),
+            help: help.clone(),
+            origin: origin.as_ref().map(OriginDocument::from),
+            related: related.iter().map(|label| OriginDocument::from(&label.origin)).collect(),
+        }
+    }
 }

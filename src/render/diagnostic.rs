@@ -8,7 +8,7 @@ use super::findings::cut;
 use super::human::Detail;
 use super::text::{masked, printable};
 use crate::desired::Documents;
-use crate::model::{Finding, Origin, Severity};
+use crate::model::{Finding, FindingGroup, Origin, Severity, grouped};
 use crate::plan::FindingDocument;
 
 /// Findings as text, the worst first, each with its place in the file, a code and a way out. In short form, the first
@@ -29,16 +29,20 @@ pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) 
     text
 }
 
-/// All findings as JSON, with the line of text that each is about.
-pub fn finding_documents(findings: &[Finding], documents: &Documents) -> Vec<FindingDocument> {
-    let document = |finding: &Finding| {
-        let mut document = FindingDocument::from(finding);
-        if let (Some(place), Some(origin)) = (document.origin.as_mut(), finding.origin.as_ref()) {
+/// All findings as JSON, one entry for each cause, with the line of text that it is about. In short form, with the first few objects of
+/// each.
+pub fn finding_documents(findings: &[Finding], documents: &Documents, detail: Detail) -> Vec<FindingDocument> {
+    let document = |group: &FindingGroup<'_>| {
+        let mut document = FindingDocument::from(group);
+        if let (Some(place), Some(origin)) = (document.origin.as_mut(), group.first.origin.as_ref()) {
             place.snippet = line_of(origin, documents);
         }
-        document
+        match detail {
+            Detail::Short => document.cut(),
+            Detail::Full => document,
+        }
     };
-    findings.iter().map(document).collect()
+    grouped(findings).iter().map(document).collect()
 }
 
 fn text_of<'d>(origin: &Origin, documents: &'d Documents) -> Option<&'d str> {

@@ -4,14 +4,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::findings::cut;
-use super::human::Detail;
+use super::human::{Detail, limit};
 use super::table;
 use super::text::{Paint, count, printable};
 use crate::doctor::Conclusion;
-use crate::model::{Finding, Origin, Severity};
+use crate::model::{Finding, FindingGroup, Origin, Severity, grouped};
 
 /// Version of the JSON: fields may be added within 1.
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "1.1";
 
 /// An examination as JSON.
 #[derive(Debug, Serialize)]
@@ -41,10 +41,21 @@ struct Summary {
 struct ExaminationFinding {
     rule: &'static str,
     severity: &'static str,
-    /// `Kind/name`, where it is about one object.
+    /// How many findings this entry stands for: those of one rule with one place in the files and one way out.
+    count: usize,
+    /// `Kind/name` of the first object that it is about, where there is one.
     subject: Option<String>,
+    /// Further objects that it is about: nine, or all where everything was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_subjects: Vec<String>,
+    /// How many objects it is about, listed or not.
+    subject_count: usize,
+    /// Of several findings, of the first one, as is the consequence.
     message: String,
-    /// What was seen that shows it.
+    /// Of the others, as many as objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further_messages: Vec<String>,
+    /// What was seen that shows it, of the first few or of all.
     evidence: Vec<String>,
     /// What comes of it.
     consequence: String,
@@ -56,8 +67,8 @@ struct ExaminationFinding {
 }
 
 impl ExaminationDocument {
-    /// The document of these conclusions and findings.
-    pub fn new(conclusions: &[Conclusion], findings: &[Finding]) -> ExaminationDocument {
+    /// The document of these conclusions and findings, one entry for each cause.
+    pub fn new(conclusions: &[Conclusion], findings: &[Finding], detail: Detail) -> ExaminationDocument {
         let mut summary = Summary::default();
         for finding in findings {
             match finding.severity {
@@ -72,21 +83,32 @@ impl ExaminationDocument {
             evidence: conclusion.evidence.clone(),
             certainty: conclusion.certainty.as_str(),
         };
-        let finding = |finding: &Finding| ExaminationFinding {
-            rule: finding.rule.0,
-            severity: finding.severity.as_str(),
-            subject: finding.subject.as_ref().map(ToString::to_string),
-            message: finding.message.clone(),
-            evidence: finding.evidence.clone(),
-            consequence: finding.consequence.clone(),
-            fix: finding.help.clone(),
-            origin: finding.origin.as_ref().map(Origin::to_string),
-        };
         ExaminationDocument {
             format_version: FORMAT_VERSION,
             cluster: conclusions.iter().map(conclusion).collect(),
             summary,
-            findings: findings.iter().map(finding).collect(),
+            findings: grouped(findings).iter().map(|group| ExaminationFinding::new(group, detail)).collect(),
+        }
+    }
+}
+
+impl ExaminationFinding {
+    fn new(group: &FindingGroup<'_>, detail: Detail) -> ExaminationFinding {
+        let (first, subjects) = (group.first, group.subjects());
+        let mut names = subjects.iter().take(limit(detail)).map(ToString::to_string);
+        ExaminationFinding {
+            rule: first.rule.0,
+            severity: first.severity.as_str(),
+            count: group.count(),
+            subject: names.next(),
+            other_subjects: names.collect(),
+            subject_count: subjects.len(),
+            message: first.message.clone(),
+            further_messages: group.findings().take(limit(detail)).skip(1).map(|one| one.message.clone()).collect(),
+            evidence: group.findings().take(limit(detail)).flat_map(|one| one.evidence.iter().cloned()).collect(),
+            consequence: first.consequence.clone(),
+            fix: first.help.clone(),
+            origin: first.origin.as_ref().map(Origin::to_string),
         }
     }
 }
@@ -131,7 +153,7 @@ fn finding_text(finding: &Finding) -> String {
 }
 
 /// An examination as SARIF 2.1.0, for code scanning. `place` stands for what lies in no file: scanners refuse a result without a place.
-pub fn sarif(findings: &[Finding], place: &str) -> Value {
+pub fn sarif(findings: &[Finding], place: &str, detail: Detail) -> Value {
     let mut rules: Vec<&str> = findings.iter().map(|finding| finding.rule.0).collect();
     rules.sort_unstable();
     rules.dedup();
@@ -144,27 +166,31 @@ pub fn sarif(findings: &[Finding], place: &str) -> Value {
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules.iter().map(|rule| json!({"id": rule})).collect::<Vec<_>>(),
             }},
-            "results": findings.iter().map(|finding| sarif_result(finding, place)).collect::<Vec<_>>(),
+            "results": grouped(findings).iter().map(|group| sarif_result(group, place, detail)).collect::<Vec<_>>(),
         }],
     })
 }
 
-fn sarif_result(finding: &Finding, place: &str) -> Value {
+fn sarif_result(group: &FindingGroup<'_>, place: &str, detail: Detail) -> Value {
+    let finding = group.first;
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Info => "note",
     };
-    let logical = finding.subject.as_ref().map(|subject| json!({"fullyQualifiedName": subject.to_string()}));
+    let subjects = group.subjects();
+    let logical = subjects.iter().take(limit(detail)).map(|subject| json!({"fullyQualifiedName": subject.to_string()}));
+    let logical: Vec<Value> = logical.collect();
     let (file, line, column) = finding.origin.as_ref().map_or((place, 1, 1), |at| (&*at.file, at.line, at.column));
     let physical = json!({"artifactLocation": {"uri": file}, "region": {"startLine": line, "startColumn": column}});
     let mut location = json!({"physicalLocation": physical});
-    if let Some(logical) = logical {
-        location["logicalLocations"] = json!([logical]);
+    if !logical.is_empty() {
+        location["logicalLocations"] = logical.into();
     }
     json!({
         "ruleId": finding.rule.0,
         "level": level,
+        "occurrenceCount": group.count(),
         "message": {"text": sentences(finding)},
         "locations": [location],
     })

@@ -1,7 +1,7 @@
 //! An explanation as text.
 
 use super::table;
-use super::text::{Paint, count, printable};
+use super::text::{Paint, grouped_digits, printable};
 use crate::explain::{Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation};
 
 /// The whole way to the decision, for people.
@@ -56,7 +56,8 @@ fn of_node(node: &NodeExplanation) -> String {
 }
 
 fn lower_blocks(number: u128) -> String {
-    usize::try_from(number).map_or_else(|_| format!("{number} lower blocks"), |number| count(number, "lower block"))
+    let blocks = if number == 1 { "lower block" } else { "lower blocks" };
+    format!("{} {blocks}", grouped_digits(number))
 }
 
 fn of_service(service: &ServiceExplanation) -> String {

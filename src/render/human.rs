@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::text::{Paint, count, grouped_digits, printable};
-use super::{human_lb, human_misplaced, human_pod_pools, human_ports};
-use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, Summary};
+use super::{causes, headlines, human_lb, human_misplaced, human_pod_pools, human_ports};
+use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, SourceDocument};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,15 +15,18 @@ pub enum Detail {
     Full,
 }
 
-/// Lines of one group that are shown in short form; more are counted.
+/// Groups, and lines of one group, that are shown in short form; more are counted.
 const SHOWN: usize = 10;
+
+/// Digits of the digest that are shown; as many are enough for `--expect-digest`.
+const SHOWN_DIGITS: usize = 16;
 
 /// The plan as text; findings are printed apart from it, as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
     let PlanDocument {
         format_version: _,
-        intent: _,
+        intent,
         digest,
         source,
         summary,
@@ -36,82 +39,45 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         drift,
         findings: _,
     } = plan;
-    let headline = headline(summary);
-    let mut text = headline.clone();
-    text.push_str(&human_lb::headline(&summary.load_balancing));
-    let pod_pools = human_pod_pools::headline(&summary.pod_pools);
-    if !pod_pools.is_empty() {
-        text.push_str(&format!("{}\n", Paint::Bold.on(&pod_pools)));
-    }
-    if !refusals.is_empty() {
-        text.push_str(&refused(refusals, detail));
-    }
-    text.push_str(&human_lb::changes(changes, detail));
-    text.push_str(&human_lb::effects(services, detail));
-    text.push_str(&human_pod_pools::changes(changes, detail));
-    text.push_str(&changes_by_pool(changes, detail));
-    text.push_str(&human_ports::changes(changes, detail));
-    if !blocked.is_empty() {
-        text.push_str(&blocked_by_reason(blocked, detail));
-    }
-    if !misplaced.is_empty() {
-        text.push_str(&human_misplaced::misplaced(misplaced, detail));
-    }
-    if !drift.is_empty() {
-        text.push_str(&drift_lines(drift, detail));
-    }
-    if summary.irreversible > 0 {
-        let what = count(summary.irreversible, "change");
-        text.push_str(&format!("\n{what} cannot be undone: {}.\n", super::why_irreversible(plan)));
-    }
-    if !waivers.is_empty() {
-        text.push_str(&format!("\nwaived: {}\n", printable(&waivers.join(", "))));
-    }
-    if !changes.is_empty() {
-        text.push_str(&Paint::Dim.on(&format!("\ndigest {}\n", digest.get(..16).unwrap_or_default())));
-    }
-    if let Some(revision) = &source.revision {
-        let what = format!("files of commit {}", printable(revision));
-        text.push_str(&Paint::Dim.on(&if changes.is_empty() { format!("\n{what}\n") } else { format!("{what}\n") }));
-    }
-    // Long output scrolls the first line away.
-    if text != headline {
-        text.push_str(&format!("\n{headline}"));
-    }
-    text
-}
-
-/// `Plan: 3 to assign, …` or `No changes.`
-fn headline(summary: &Summary) -> String {
-    let Summary { assign, release, update, delete, moved, blocked, unchanged, misplaced, ports, .. } = summary;
-    let text = if summary.changes_nothing() {
-        no_changes(summary)
-    } else {
-        format!(
-            "Plan: {assign} to assign, {update} to update, {release} to release, {delete} to delete, {moved} moved; {blocked} blocked, {}{unchanged} unchanged.{}{}",
-            if *misplaced == 0 { String::new() } else { format!("{misplaced} misplaced, ") },
-            if *ports == 0 { String::new() } else { format!(" {} to change.", count(*ports, "port")) },
-            if summary.errors == 0 { String::new() } else { format!(" {} found.", count(summary.errors, "error")) }
-        )
-    };
-    format!("{}\n", Paint::Bold.on(&text))
-}
-
-/// Says that all is as the files say only where nothing speaks against it.
-fn no_changes(summary: &Summary) -> String {
-    let Summary { moved, unchanged, nodes, blocked, misplaced, drifted, errors, .. } = summary;
-    if summary.is_as_the_files_say() {
-        return format!("No changes. {} as the files say, {moved} moved.", count(*nodes, "node"));
-    }
-    let counts = [
-        (*misplaced, format!("{} misplaced", grouped_digits(*misplaced))),
-        (*blocked, format!("{} blocked", grouped_digits(*blocked))),
-        (*drifted, count(*drifted, "drifted field")),
-        (*errors, count(*errors, "error")),
+    let headline = headlines::of_plan(summary, *intent);
+    let parts = [
+        headlines::of_objects(summary),
+        refused(refusals, detail),
+        human_lb::changes(changes, detail),
+        human_lb::effects(services, detail),
+        human_pod_pools::changes(changes, detail),
+        changes_by_pool(changes, detail),
+        human_ports::changes(changes, detail),
+        blocked_by_reason(blocked, detail),
+        human_misplaced::misplaced(misplaced, detail),
+        drift_lines(drift, detail),
+        irreversible(plan),
+        waived(waivers),
+        made_from(changes, digest, source),
     ];
-    let counts: Vec<String> = counts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
-    let good = grouped_digits(*unchanged);
-    format!("No changes. {good} of {} as the files say, {moved} moved; {}.", count(*nodes, "node"), counts.join(", "))
+    let body = parts.concat();
+    // Long output scrolls the first line away.
+    let last = if body.is_empty() { String::new() } else { format!("\n{headline}") };
+    headline + &body + &last
+}
+
+fn irreversible(plan: &PlanDocument) -> String {
+    match plan.summary.irreversible {
+        0 => String::new(),
+        changes => format!("\n{} cannot be undone: {}.\n", count(changes, "change"), super::why_irreversible(plan)),
+    }
+}
+
+fn waived(waivers: &[String]) -> String {
+    if waivers.is_empty() { String::new() } else { format!("\nwaived: {}\n", printable(&waivers.join(", "))) }
+}
+
+/// The digest of the changes and the commit of the files.
+fn made_from(changes: &[ChangeDocument], digest: &str, source: &SourceDocument) -> String {
+    let digest = format!("digest {}", digest.get(..SHOWN_DIGITS).unwrap_or_default());
+    let commit = source.revision.as_deref().map(|id| format!("files of commit {}", printable(id)));
+    let lines: Vec<String> = (!changes.is_empty()).then_some(digest).into_iter().chain(commit).collect();
+    if lines.is_empty() { String::new() } else { Paint::Dim.on(&format!("\n{}\n", lines.join("\n"))) }
 }
 
 pub(super) fn limit(detail: Detail) -> usize {
@@ -129,41 +95,65 @@ pub(super) fn more(hidden: usize) -> String {
     }
 }
 
-fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
+/// What is said of the groups that are not shown.
+pub(super) fn rest(of_groups: Option<String>) -> String {
+    of_groups
+        .map(|groups| Paint::Dim.on(&format!("  … and {}; --full shows all\n", printable(&groups))))
+        .unwrap_or_default()
+}
+
+/// The changes of nodes, by pool.
+pub(super) fn by_pool(changes: &[ChangeDocument]) -> BTreeMap<Option<&str>, Vec<&ChangeDocument>> {
     let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.kind == "Node") {
         pools.entry(change.pool.as_deref()).or_default().push(change);
     }
+    pools
+}
+
+/// `490 further pools with 12,345 changes`, of those beyond the limit.
+pub(super) fn further_pools(pools: &BTreeMap<Option<&str>, Vec<&ChangeDocument>>, detail: Detail) -> Option<String> {
+    let changes: usize = pools.values().skip(limit(detail)).map(Vec::len).sum();
+    let pools = pools.len().saturating_sub(limit(detail));
+    (pools > 0).then(|| format!("{} with {}", count(pools, "further pool"), count(changes, "change")))
+}
+
+fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
+    let pools = by_pool(changes);
     let mut text = String::new();
-    for (pool, changes) in pools {
-        let heading = pool.map_or_else(|| "outside every pool".to_owned(), |pool| format!("pool {}", printable(pool)));
-        text.push_str(&format!("\n{} ({})\n", Paint::Bold.on(&heading), count(changes.len(), "change")));
-        let shown = &changes[..changes.len().min(limit(detail))];
-        let width = |cell: fn(&ChangeDocument) -> String| {
-            shown.iter().map(|change| cell(change).chars().count()).max().unwrap_or(0)
-        };
-        let (names, blocks) = (width(|change| change.name.clone()), width(values));
-        for change in shown {
-            let (sign, paint) = match change.action.as_str() {
-                "assign" => ("+", Paint::Green),
-                "release" => ("-", Paint::Red),
-                _ => ("~", Paint::Yellow),
-            };
-            let values = values(change);
-            let values = printable(&values);
-            let line = format!(
-                "  {} {:names$}  {values:blocks$}  {:15}  {}",
-                paint.on(sign),
-                printable(&change.name),
-                printable(&change.write_path),
-                printable(&change.reason)
-            );
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        text.push_str(&more(changes.len() - shown.len()));
+    for (pool, changes) in pools.iter().take(limit(detail)) {
+        text.push_str(&changes_of_pool(*pool, changes, detail));
     }
-    text
+    match rest(further_pools(&pools, detail)) {
+        rest if rest.is_empty() => text,
+        rest => format!("{text}\n{rest}"),
+    }
+}
+
+fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Detail) -> String {
+    let heading = pool.map_or_else(|| "outside every pool".to_owned(), |pool| format!("pool {}", printable(pool)));
+    let mut text = format!("\n{} ({})\n", Paint::Bold.on(&heading), count(changes.len(), "change"));
+    let shown = &changes[..changes.len().min(limit(detail))];
+    let width = |cell: fn(&ChangeDocument) -> String| shown.iter().map(|c| cell(c).chars().count()).max().unwrap_or(0);
+    let (names, blocks) = (width(|change| change.name.clone()), width(values));
+    for change in shown {
+        let (sign, paint) = match change.action.as_str() {
+            "assign" => ("+", Paint::Green),
+            "release" => ("-", Paint::Red),
+            _ => ("~", Paint::Yellow),
+        };
+        let line = format!(
+            "  {} {:names$}  {:blocks$}  {:15}  {}",
+            paint.on(sign),
+            printable(&change.name),
+            printable(&values(change)),
+            printable(&change.write_path),
+            printable(&change.reason)
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text + &more(changes.len() - shown.len())
 }
 
 pub(super) fn values(change: &ChangeDocument) -> String {
@@ -176,6 +166,9 @@ pub(super) fn values(change: &ChangeDocument) -> String {
 }
 
 fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
+    if refusals.is_empty() {
+        return String::new();
+    }
     let mut text = format!("\n{}\n", Paint::Red.on("refused: it may not be applied as it is"));
     let shown = &refusals[..refusals.len().min(limit(detail))];
     for refusal in shown {
@@ -186,23 +179,23 @@ fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
 }
 
 fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
-    let mut causes: BTreeMap<(&str, &str), BTreeMap<&str, Vec<String>>> = BTreeMap::new();
-    for entry in blocked {
-        let reasons = causes.entry((&entry.code, &entry.unblock)).or_default();
-        reasons.entry(&entry.reason).or_default().push(blocked_name(entry));
+    if blocked.is_empty() {
+        return String::new();
     }
     let noun = if blocked.iter().all(|entry| entry.kind == "Node") { "node" } else { "object" };
     let mut text = format!("\n{} ({})\n", Paint::Bold.on("blocked"), count(blocked.len(), noun));
-    for ((_, unblock), reasons) in causes {
-        let gap = if reasons.len() == 1 { "\n      " } else { "  " };
-        for (reason, names) in reasons.iter().take(limit(detail)) {
-            let (sign, names) = (Paint::Red.on("!"), named(names, detail));
+    let causes = causes::blocked(blocked, detail);
+    for cause in &causes.shown {
+        let gap = if cause.reasons.len() == 1 { "\n      " } else { "  " };
+        for (reason, entries) in cause.reasons.iter().take(limit(detail)) {
+            let names: Vec<String> = entries.iter().map(|entry| blocked_name(entry)).collect();
+            let (sign, names) = (Paint::Red.on("!"), named(&names, detail));
             text.push_str(&format!("  {sign} {}{gap}{}\n", printable(&names), printable(reason)));
         }
-        text.push_str(&more(reasons.values().skip(limit(detail)).map(Vec::len).sum()));
-        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(unblock))));
+        text.push_str(&more(cause.reasons.iter().skip(limit(detail)).map(|(_, entries)| entries.len()).sum()));
+        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(cause.unblock))));
     }
-    text
+    text + &rest(causes.rest())
 }
 
 /// Names in one line: the first few, and how many more there are.
@@ -225,6 +218,9 @@ pub(super) fn short_name(kind: &str, name: &str) -> String {
 }
 
 fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
+    if drift.is_empty() {
+        return String::new();
+    }
     let mut text = format!("\n{} ({})\n", Paint::Bold.on("drift"), count(drift.len(), "field"));
     let shown = &drift[..drift.len().min(limit(detail))];
     for entry in shown {

@@ -2,7 +2,7 @@
 
 use super::human::{Detail, limit, more};
 use super::manifest_diff::manifest_diff;
-use super::text::{Paint, count, printable};
+use super::text::{Paint, count, grouped_digits, printable};
 use crate::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
 
 /// `LoadBalancer: 1 pool to create, …`; empty where nothing changes.
@@ -11,14 +11,16 @@ pub(super) fn headline(summary: &LbSummary) -> String {
     if summary.changes_nothing() {
         return match unchanged {
             0 => String::new(),
-            _ => format!("LoadBalancer: {unchanged} unchanged.\n"),
+            _ => format!("LoadBalancer: {} unchanged.\n", grouped_digits(unchanged)),
         };
     }
     let lost = match lost_addresses {
         0 => "no Service loses an address".to_owned(),
         1 => "1 address would or may go".to_owned(),
-        lost => format!("{lost} addresses would or may go"),
+        lost => format!("{} addresses would or may go", grouped_digits(lost)),
     };
+    let [create, update, adopt, delete, pin, unchanged] =
+        [create, update, adopt, delete, pin, unchanged].map(grouped_digits);
     let text = format!(
         "LoadBalancer: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete, {pin} to pin; {unchanged} unchanged, {lost}."
     );

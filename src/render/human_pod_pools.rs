@@ -1,7 +1,7 @@
 //! Pools of Pods of a plan, for a person at a terminal.
 
 use super::human::{Detail, limit, more, values};
-use super::text::{Paint, count, printable};
+use super::text::{Paint, count, grouped_digits, printable};
 use crate::plan::{ChangeDocument, PodPoolSummary};
 
 /// Kinds of a pool of Pods, and of what chooses it.
@@ -13,9 +13,10 @@ pub(super) fn headline(summary: &PodPoolSummary) -> String {
     if summary.changes_nothing() {
         return match unchanged {
             0 => String::new(),
-            _ => format!("Pod pools: {unchanged} unchanged."),
+            _ => format!("Pod pools: {} unchanged.", grouped_digits(unchanged)),
         };
     }
+    let [create, update, adopt, delete, unchanged] = [create, update, adopt, delete, unchanged].map(grouped_digits);
     format!(
         "Pod pools: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete; {unchanged} unchanged."
     )

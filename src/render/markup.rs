@@ -17,6 +17,11 @@ impl Markup {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// All of these, with plain text between them.
+    pub(super) fn joined(all: impl Iterator<Item = Markup>, between: &str) -> Markup {
+        Markup(all.map(|one| one.0).collect::<Vec<_>>().join(between))
+    }
 }
 
 impl fmt::Display for Markup {
@@ -34,8 +39,7 @@ pub(super) fn code(text: &str) -> Markup {
 
 /// Names or values, each of which can be copied alone.
 pub(super) fn codes<'t>(texts: impl IntoIterator<Item = &'t String>) -> Markup {
-    let all: Vec<String> = texts.into_iter().map(|text| code(text).0).collect();
-    Markup(all.join(" "))
+    Markup::joined(texts.into_iter().map(|text| code(text)), " ")
 }
 
 /// Sentences. Backticks in pairs mark code.
@@ -45,13 +49,37 @@ pub(super) fn prose(text: &str) -> Markup {
 
 /// Several of them, in which a backtick of one pairs with none of another.
 pub(super) fn list(texts: &[String]) -> Markup {
-    let all: Vec<String> = texts.iter().map(|text| prose(text).0).collect();
-    Markup(all.join("; "))
+    Markup::joined(texts.iter().map(|text| prose(text)), "; ")
 }
 
-/// Sentences in raw HTML, in which Markdown means nothing.
-pub(super) fn html(text: &str) -> String {
-    Pieces::of(text).html()
+/// Words of ours with values in them. Each value is marked where it is put in, so that nothing in it ends it.
+#[derive(Default)]
+pub(super) struct Phrase(Pieces);
+
+impl Phrase {
+    pub(super) fn new(words: &str) -> Phrase {
+        Phrase::default().words(words)
+    }
+
+    pub(super) fn words(mut self, words: &str) -> Phrase {
+        self.0.words(words);
+        self
+    }
+
+    /// A name or a value.
+    pub(super) fn value(mut self, value: &str) -> Phrase {
+        self.0.code(&printable(value));
+        self
+    }
+
+    pub(super) fn markdown(&self) -> Markup {
+        self.0.markdown()
+    }
+
+    /// In raw HTML, in which Markdown means nothing.
+    pub(super) fn html(&self) -> String {
+        self.0.html()
+    }
 }
 
 enum Piece {
@@ -66,21 +94,19 @@ struct Pieces(Vec<Piece>);
 impl Pieces {
     fn of(text: &str) -> Pieces {
         let text = printable(text);
-        let mut parts: Vec<&str> = text.split('`').collect();
-        let unpaired = if parts.len().is_multiple_of(2) { parts.pop() } else { None };
         let mut pieces = Pieces::default();
-        for (index, part) in parts.into_iter().enumerate() {
-            match index % 2 == 1 {
-                // Nothing between them, so they are text. They keep the words around them apart.
-                true if part.trim().is_empty() => pieces.code("``"),
-                true => pieces.code(part),
-                false => pieces.prose(part),
-            }
+        let mut rest: &str = &text;
+        while let Some(at) = rest.find('`') {
+            let (before, marked) = rest.split_at(at);
+            pieces.prose(before);
+            let opens = before.chars().next_back().is_none_or(is_before_code);
+            let end = if opens { end_of_code(marked) } else { None };
+            let inside = end.map_or("`", |end| &marked[1..end]);
+            // Nothing between them, so they are text. They keep the words around them apart.
+            pieces.code(if inside.trim().is_empty() { "``" } else { inside });
+            rest = &marked[end.map_or(1, |end| end + 1)..];
         }
-        if let Some(last) = unpaired {
-            pieces.code("`");
-            pieces.prose(last);
-        }
+        pieces.prose(rest);
         pieces
     }
 
@@ -136,21 +162,36 @@ impl Pieces {
         self.words(after);
     }
 
-    fn markdown(self) -> Markup {
-        let text = |piece: Piece| match piece {
+    fn markdown(&self) -> Markup {
+        let text = |piece: &Piece| match piece {
             Piece::Words(words) => words.replace('>', "&gt;"),
-            Piece::Code(code) => code_with(&code, |code| format!("`{code}`")),
+            Piece::Code(code) => code_with(code, |code| format!("`{code}`")),
         };
-        Markup(self.0.into_iter().map(text).collect())
+        Markup(self.0.iter().map(text).collect())
     }
 
-    fn html(self) -> String {
-        let text = |piece: Piece| match piece {
-            Piece::Words(words) => escaped(&words),
-            Piece::Code(code) => code_with(&code, |code| format!("<code>{}</code>", escaped(code))),
+    fn html(&self) -> String {
+        let text = |piece: &Piece| match piece {
+            Piece::Words(words) => escaped(words),
+            Piece::Code(code) => code_with(code, |code| format!("<code>{}</code>", escaped(code))),
         };
-        self.0.into_iter().map(text).collect()
+        self.0.iter().map(text).collect()
     }
+}
+
+/// Whether code may begin behind a character of our sentences.
+fn is_before_code(c: char) -> bool {
+    c.is_whitespace() || "(\"'[/".contains(c)
+}
+
+/// Where the backtick stands that ends the code which the first one begins: the next one with the end of a word behind it. Others
+/// belong to the name or the value inside.
+fn end_of_code(marked: &str) -> Option<usize> {
+    let ends = |at: &usize| {
+        let behind = marked[at + 1..].chars().next();
+        behind.is_none_or(|c| c.is_whitespace() || ".,;:)]'\"?!/…".contains(c))
+    };
+    marked.match_indices('`').map(|(at, _)| at).skip(1).find(ends)
 }
 
 /// Signs that stand alone in our sentences.
@@ -200,4 +241,29 @@ fn padded(text: &str, span: impl Fn(&str) -> String) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_with_backticks_stays_whole_in_a_sentence() {
+        for (text, markdown) in [
+            ("pool `a` and `b`.", "pool `a` and `b`."),
+            ("pool `a`b@c|d` is full", "pool `a`&#96;`b@c`&#124;`d` is full"),
+            ("written by `o`hara`, and (`x`)", "written by `o`&#96;`hara`, and (`x`)"),
+            ("a`b", "a&#96;b"),
+            ("`` alone", "&#96;&#96; alone"),
+        ] {
+            assert_eq!(prose(text).as_str(), markdown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_stays_whole_in_a_phrase() {
+        let title = Phrase::new("pool ").value("a`b@c|d").words(", 2 changes");
+        assert_eq!(title.markdown().as_str(), "pool `a`&#96;`b@c`&#124;`d`, 2 changes");
+        assert_eq!(title.html(), "pool <code>a</code>&#96;<code>b@c</code>&#124;<code>d</code>, 2 changes");
+    }
 }

@@ -1,9 +1,11 @@
 //! What people and programs read: the plan, tables and diagnostics as text. Gives text, prints nothing, decides nothing.
 
+mod causes;
 mod diagnostic;
 mod examination;
 mod explanation;
 mod findings;
+mod headlines;
 mod human;
 mod human_lb;
 mod human_misplaced;
@@ -13,6 +15,7 @@ mod junit;
 mod log_command;
 mod manifest_diff;
 mod markdown;
+mod markdown_waiting;
 mod markup;
 mod table;
 mod text;

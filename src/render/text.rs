@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::log_command::json_without_commands;
+pub use crate::model::{count, grouped_digits};
 
 /// Colours of the terminal; the program that prints strips them where they do not belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +32,6 @@ impl Paint {
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
-}
-
-/// `1,234`.
-pub fn grouped_digits(number: usize) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `1 node`, `2 nodes`.
-pub fn count(number: usize, one: &str) -> String {
-    let grouped = grouped_digits(number);
-    if number == 1 { format!("{grouped} {one}") } else { format!("{grouped} {one}s") }
 }
 
 /// Control characters, and invisible ones that change the direction or the look of what follows: Unicode's Default_Ignorable_Code_Point
@@ -99,13 +81,6 @@ pub(super) fn masked(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts() {
-        assert_eq!(count(1, "node"), "1 node");
-        assert_eq!(count(0, "node"), "0 nodes");
-        assert_eq!(count(1_234_567, "node"), "1,234,567 nodes");
-    }
 
     #[test]
     fn json_stays_the_same_json() {

@@ -4,7 +4,7 @@ use cilium_ipam::plan::{
     DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument, RefusalDocument,
     ServiceEffectDocument,
 };
-use cilium_ipam::render::{log_text, markdown, printable};
+use cilium_ipam::render::{Detail, log_text, markdown, printable};
 use comrak::{Options, markdown_to_html};
 
 use super::support::{repository, run};
@@ -170,9 +170,14 @@ fn unescaped(html: &str) -> String {
     plain.iter().fold(html.to_owned(), |text, (from, to)| text.replace(from, to)).replace("&amp;", "&")
 }
 
-/// Text as a page shows it. Backticks in pairs mark code in our sentences, so they do not count.
-fn shown(text: &str) -> String {
-    printable(text).replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ")
+/// A name or a value as a page shows it: whole.
+fn whole(text: &str) -> String {
+    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A sentence as a page shows it. Backticks around a word mark code, so they do not count.
+fn sentence(text: &str) -> String {
+    whole(&text.replace('`', ""))
 }
 
 /// The texts of the cells, without the headings.
@@ -189,7 +194,7 @@ fn cells(nodes: &[Node]) -> Vec<String> {
         was_in = is_in;
     }
     cells.pop();
-    cells.iter().map(|cell| shown(cell)).collect()
+    cells.iter().map(|cell| whole(cell)).collect()
 }
 
 /// A plan that has something of everything.
@@ -286,21 +291,31 @@ fn text_of_others_is_never_a_reference_or_markup() {
     let alone = PIECES.iter().map(|piece| (*piece).to_owned());
     let mixed = (0..150).map(|_| (0..random.usize(2..10)).filter_map(|_| random.choice(PIECES)).collect::<String>());
     for text in alone.chain(mixed.collect::<Vec<_>>()) {
-        let page = markdown(&with_text(plan.clone(), &text));
+        let page = markdown(&with_text(plan.clone(), &text), Detail::Full);
         let nodes = assert_text_only(&page);
         // A row for each node that changes: name, block, write path, reason.
         let cells = cells(&nodes);
-        let row = vec![shown(&text); 4];
+        let (name, reason) = (whole(&text), sentence(&text));
+        let is_row = |cells: &[String]| cells[..3].iter().all(|cell| *cell == name) && sentence(&cells[3]) == reason;
         assert!(
-            cells.windows(4).any(|window| window == row),
-            "{text:?} is not shown as {row:?} but {cells:?} in\n{page}"
+            cells.windows(4).any(is_row),
+            "{text:?} is not shown as {name:?} and {reason:?} but {cells:?} in\n{page}"
+        );
+        let titles: String = nodes
+            .iter()
+            .filter(|node| node.inside.iter().any(|element| element == "summary"))
+            .map(|node| node.text.as_str())
+            .collect();
+        assert!(
+            whole(&titles).contains(&whole(&format!("pool {name}, 4 changes"))) || name.is_empty(),
+            "{text:?}: {titles}"
         );
     }
 }
 
 #[test]
 fn names_and_addresses_can_be_copied() {
-    let page = markdown(&plan());
+    let page = markdown(&plan(), Detail::Full);
     let nodes = assert_text_only(&page);
     let code: Vec<&str> = nodes
         .iter()
@@ -331,7 +346,7 @@ fn what_does_not_fit_is_named_whole_or_counted() {
         })
         .collect();
     plan.source.directory = "d".repeat(4000);
-    let page = markdown(&plan);
+    let page = markdown(&plan, Detail::Full);
     assert_text_only(&page);
     let line = page.lines().find(|line| line.starts_with("Too long for a comment")).unwrap();
     let (_, names) = line.split_once(": ").unwrap();

@@ -112,7 +112,7 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
     let swapped = [a.replace("{rack: a}", "{rack: b}"), b.replace("{rack: b}", "{rack: a}"), c.clone()];
     server.folder.write("pools/racks.yaml", swapped.join("---\n"));
     let swap = server.run(&["plan", "--fail-on", "misplaced"]).expect(2);
-    let headline = "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 misplaced.";
+    let headline = "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 nodes misplaced.";
     assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
     for pool in ["rack-a", "rack-b"] {
         let cause = format!("667 blocks of pool {pool}: the pool does not select the node");

@@ -46,7 +46,7 @@ fn run(folder: &Folder, verb: &[&str]) -> Ran {
 
 fn changes(folder: &Folder) -> Vec<Value> {
     let plan = run(folder, &["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
-    assert_eq!(plan["format_version"], "1.6");
+    assert_eq!(plan["format_version"], "1.7");
     plan["changes"].as_array().unwrap().iter().filter(|change| change["kind"] == "Port").cloned().collect()
 }
 

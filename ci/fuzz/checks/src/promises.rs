@@ -186,14 +186,16 @@ pub(crate) fn assert_document(plan: &Plan) -> PlanDocument {
     assert_harmless("the JSON", &harmless);
     assert!(PlanDocument::parse(&harmless).is_ok_and(|read| read == document), "harmless JSON says something else");
     assert_printable(&document);
-    assert!(markdown(&document).len() <= LONGEST_COMMENT, "the comment is too long");
+    for detail in [Detail::Short, Detail::Full] {
+        assert!(markdown(&document, detail).len() <= LONGEST_COMMENT, "the comment is too long");
+    }
     document
 }
 
 /// What people see of it is harmless.
 pub(crate) fn assert_printable(document: &PlanDocument) {
-    assert_harmless("the Markdown", &markdown(document));
     for detail in [Detail::Short, Detail::Full] {
+        assert_harmless("the Markdown", &markdown(document, detail));
         assert_harmless_but_colours("the plan", &human(document, detail));
     }
 }

@@ -57,9 +57,9 @@ fn assert_findings(findings: &[Finding], documents: &Documents) {
         finding.origin.iter().chain(related).for_each(|origin| assert_place(origin, documents));
     }
     assert_harmless_but_colours("the diagnostics", &diagnostics(findings, documents, Detail::Full));
-    let told = finding_documents(findings, documents);
+    let told = finding_documents(findings, documents, Detail::Full);
     serde_json::to_string(&told).expect("findings are JSON");
-    assert_harmless("the Markdown", &markdown_findings(&told));
+    assert_harmless("the Markdown", &markdown_findings(&told, Detail::Full));
 }
 
 fn assert_place(origin: &Origin, documents: &Documents) {
