@@ -7,9 +7,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::apply_report::{failure_of, report, summary};
+use super::duration::duration;
 use super::failure::Failure;
 use super::files::Revision;
-use super::plan_file::{self, Expectation};
+use super::plan_file::{self, Expectation, Made};
 use super::progress::Progress;
 use super::rails::Rails;
 use super::target::Target;
@@ -41,7 +42,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "16")]
     parallelism: NonZeroUsize,
     /// Wait so long for an apply that holds the lock, such as `90s` or `5m`.
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     lock_timeout: SignedDuration,
     /// Do not take the lock. Blocks stay unique without it; applies may get into each other's way.
     #[arg(long, conflicts_with = "lock_timeout")]
@@ -62,15 +63,16 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let saved = saved_plan(&arguments.what)?;
     arguments.expectation.check_directory(saved.as_ref())?;
     if let Some(saved) = &saved {
-        arguments.expectation.check_digest(saved)?;
+        arguments.expectation.check_digest(saved, Made::Earlier)?;
         output::talk(&plan_file::introduction(&arguments.what, saved));
     }
     let location = arguments.location(saved.as_ref())?;
-    if saved.as_ref().is_some_and(|saved| saved.intent == Intent::Files) && arguments.rails.has_waivers() {
-        let message = "a saved plan names its waivers itself; plan again with --waive".to_owned();
-        return Err(Failure::Failed(message));
-    }
+    let of_files = saved.as_ref().filter(|saved| saved.intent == Intent::Files);
+    of_files.map_or(Ok(()), |saved| arguments.rails.check_waivers(saved))?;
     let mut loaded = load_valid(&location, common)?;
+    if let (Some(saved), Some(revision)) = (of_files, &arguments.revision.revision) {
+        plan_file::check_commit(saved, revision, loaded.revision.as_deref())?;
+    }
     arguments.rails.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
     let waivers = match &saved {
@@ -109,11 +111,11 @@ impl Arguments {
         let directory = PathBuf::from(&source.directory);
         let location = match intent {
             Intent::Undo => self.revision.of(&directory),
-            Intent::Files if self.revision.revision.is_some() => {
-                let message = "a saved plan is of its own files: leave --revision out, or plan again with it";
-                return Err(Failure::Failed(message.to_owned()));
+            // That --revision means the same commit is checked when it is known which one it means.
+            Intent::Files => {
+                let revision = self.revision.revision.clone().or_else(|| source.revision.clone());
+                Location { directory, revision }
             }
-            Intent::Files => Location { directory, revision: source.revision.clone() },
         };
         if location.revision.is_none() && !location.directory.exists() {
             let (plan, directory) = (self.what.display(), location.directory.display());
@@ -226,6 +228,7 @@ fn saved_changes(
 fn undo_document(saved: &PlanDocument, plan: &Plan) -> PlanDocument {
     let mut shown = PlanDocument::new(plan, &saved.source.directory);
     shown.digest.clone_from(&saved.digest);
+    shown.intent = saved.intent;
     shown.blocked.extend(saved.blocked.iter().cloned());
     shown.summary.blocked = shown.blocked.len();
     shown
@@ -241,7 +244,7 @@ fn fresh_changes(
     let document = PlanDocument::new(&plan, &directory.to_string_lossy()).of_revision(job.loaded.revision.clone());
     output::talk(&diagnostics(&plan.findings, &job.loaded.documents, common.detail()));
     output::talk(&human(&document, common.detail()));
-    arguments.expectation.check_digest(&document)?;
+    arguments.expectation.check_digest(&document, Made::Now)?;
     Ok(plan.changes)
 }
 

@@ -24,7 +24,12 @@ pub(super) enum Failure {
     /// An undo plan no longer fits; the differences.
     StaleUndo(Vec<String>),
     /// It is not the plan that a person expects.
-    Unexpected(String),
+    Unexpected {
+        /// What differs.
+        what: String,
+        /// The way out.
+        hint: &'static str,
+    },
     /// Limits or protections speak against it.
     Refused(Vec<RefusalDocument>),
     /// Another process holds the lock, or was faster with every change.
@@ -66,49 +71,70 @@ impl From<std::io::Error> for Failure {
 
 /// The exit code, after saying on stderr what went wrong.
 pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
-    let (code, message, hint) = match outcome {
+    let failure = match outcome {
         Ok(Reached::Done) | Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
         Ok(Reached::ChangesPending | Reached::Findings) => return ExitCode::from(2),
-        Err(Failure::Invalid(diagnostics)) => {
-            talk(&diagnostics);
-            (3, "the files are invalid; nothing was planned or written".to_owned(), "")
-        }
-        Err(Failure::WithWarnings(diagnostics, warnings)) => {
-            talk(&diagnostics);
-            (3, format!("the files have {warnings}, and --strict is set"), "")
-        }
-        Err(Failure::Failed(message)) => (1, message, ""),
-        Err(Failure::Stale(differences)) => {
-            (4, stale("saved", &differences), "run `cilium-ipam plan` again and review it")
-        }
-        Err(Failure::StaleUndo(differences)) => (
-            4,
-            stale("undo", &differences),
-            "what it lists has changed since; take it back by hand, or plan from the files",
-        ),
-        Err(Failure::Unexpected(what)) => (
-            4,
-            format!("{what}; nothing was written"),
-            "look at it with `cilium-ipam show FILE`, or plan again and review it",
-        ),
-        Err(Failure::Refused(refusals)) => {
-            let line = |refusal: &RefusalDocument| format!("\n  {}\n    {}", refusal.message, refusal.help);
-            let lines: String = refusals.iter().map(line).collect();
-            (5, format!("refused; nothing was written:{}", lines), "")
-        }
-        Err(Failure::Beaten(message)) => {
-            (6, message, "run it again when the other one is done; on a live cluster --lock-timeout 5m waits for it")
-        }
-        Err(Failure::Partly(message)) => {
-            (7, message, "run it again: what was applied stays, and the rest is planned anew")
-        }
-        Err(Failure::Cluster(error)) => (8, error.to_string(), hint_for(&error)),
+        Err(failure) => failure,
     };
-    warn(&format!("{}: {}", Paint::Red.on("error"), printable(&message)));
+    if let Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) = &failure {
+        talk(diagnostics);
+    }
+    warn(&format!("{}: {}", Paint::Red.on("error"), printable(&failure.message())));
+    let hint = failure.hint();
     if !hint.is_empty() {
         warn(&format!("{}: {hint}", Paint::Bold.on("hint")));
     }
-    ExitCode::from(code)
+    ExitCode::from(failure.code())
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Failure::BrokenPipe => 0,
+            Failure::Failed(_) => 1,
+            Failure::Invalid(_) | Failure::WithWarnings(..) => 3,
+            Failure::Stale(_) | Failure::StaleUndo(_) | Failure::Unexpected { .. } => 4,
+            Failure::Refused(_) => 5,
+            Failure::Beaten(_) => 6,
+            Failure::Partly(_) => 7,
+            Failure::Cluster(_) => 8,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Failure::BrokenPipe => String::new(),
+            Failure::Failed(message) | Failure::Beaten(message) | Failure::Partly(message) => message.clone(),
+            Failure::Invalid(_) => "the files are invalid; nothing was planned or written".to_owned(),
+            Failure::WithWarnings(_, warnings) => format!("the files have {warnings}, and --strict is set"),
+            Failure::Stale(differences) => stale("saved", differences),
+            Failure::StaleUndo(differences) => stale("undo", differences),
+            Failure::Unexpected { what, .. } => format!("{what}; nothing was written"),
+            Failure::Refused(refusals) => {
+                let line = |refusal: &RefusalDocument| format!("\n  {}\n    {}", refusal.message, refusal.help);
+                format!("refused; nothing was written:{}", refusals.iter().map(line).collect::<String>())
+            }
+            Failure::Cluster(error) => error.to_string(),
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Failure::BrokenPipe
+            | Failure::Failed(_)
+            | Failure::Invalid(_)
+            | Failure::WithWarnings(..)
+            | Failure::Refused(_) => "",
+            Failure::Stale(_) => "run `cilium-ipam plan` again and review it",
+            Failure::StaleUndo(_) => "what it lists has changed since; take it back by hand, or plan from the files",
+            Failure::Unexpected { hint, .. } => hint,
+            Failure::Beaten(_) => {
+                "run it again when the other one is done; on a live cluster --lock-timeout 5m waits for it"
+            }
+            Failure::Partly(_) => "run it again: what was applied stays, and the rest is planned anew",
+            Failure::Cluster(error) => hint_for(error),
+        }
+    }
 }
 
 /// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are pending.
@@ -138,8 +164,11 @@ fn hint_for(error: &ClusterError) -> &'static str {
         }
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
         ClusterError::Stale { .. } | ClusterError::Expired { .. } => "the cluster is busy; try again",
-        ClusterError::Object(_) => "mend or remove the object; the claims may be emptied when no apply runs",
-        ClusterError::File { .. } => "make one with `cilium-ipam snapshot`",
+        ClusterError::Object(error) if error.is_of_claims() => {
+            "fix the object; when no apply runs, its data may be emptied"
+        }
+        ClusterError::Object(_) => "fix or remove the object: nobody knows which blocks it shows",
+        ClusterError::File { .. } => "fix the file, or make a new one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
         | ClusterError::Outdated { .. }

@@ -5,6 +5,7 @@ mod apply_report;
 mod approval;
 mod completions;
 mod doctor;
+mod duration;
 mod explain;
 mod failure;
 mod files;
@@ -73,7 +74,7 @@ struct Common {
     #[arg(long, global = true, value_name = "NAME")]
     os_cloud: Option<String>,
     /// How long a server that has answered before is waited for when it fails or is busy, such as `30s`.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "30s")]
+    #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]
     patience: SignedDuration,
     /// Never ask; what would need an answer fails.
     #[arg(long, global = true)]

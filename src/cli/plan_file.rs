@@ -18,6 +18,41 @@ pub(super) struct Expectation {
     directory: Option<PathBuf>,
 }
 
+/// When a plan was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It was saved in a file.
+    Earlier,
+    /// From a directory, a moment ago.
+    Now,
+}
+
+impl Made {
+    /// What to do where it is not the expected plan.
+    fn hint(self) -> &'static str {
+        match self {
+            Made::Earlier => "look at it with `cilium-ipam show FILE`, or plan again and review it",
+            Made::Now => {
+                "the files or the cluster have changed since: run `cilium-ipam plan`, review that plan and pass its digest"
+            }
+        }
+    }
+}
+
+/// A saved plan is of its own commit. `--revision` may repeat it, under any name.
+pub(super) fn check_commit(saved: &PlanDocument, revision: &str, commit: Option<&str>) -> Result<(), Failure> {
+    if saved.source.revision.as_deref() == commit {
+        return Ok(());
+    }
+    let made = match &saved.source.revision {
+        Some(commit) => format!("the files of commit {commit}"),
+        None => "files of no commit".to_owned(),
+    };
+    let asked = commit.map(|commit| format!(", which is commit {commit}")).unwrap_or_default();
+    let what = format!("the plan was made from {made}, and --revision asks for `{revision}`{asked}");
+    Err(Failure::Unexpected { what, hint: "plan again with this revision, and review that plan" })
+}
+
 /// The beginning of a digest, or all of it.
 #[derive(Clone, Debug)]
 struct DigestPrefix(String);
@@ -47,12 +82,13 @@ impl Expectation {
     }
 
     /// Refuses another plan than the expected one.
-    pub(super) fn check_digest(&self, plan: &PlanDocument) -> Result<(), Failure> {
+    pub(super) fn check_digest(&self, plan: &PlanDocument, made: Made) -> Result<(), Failure> {
         match &self.expect_digest {
-            Some(DigestPrefix(expected)) if !plan.digest.starts_with(expected) => Err(Failure::Unexpected(format!(
-                "the plan has the digest {}, and --expect-digest asks for {expected}",
-                plan.digest
-            ))),
+            Some(DigestPrefix(expected)) if !plan.digest.starts_with(expected) => {
+                let digest = &plan.digest;
+                let what = format!("the plan has the digest {digest}, and --expect-digest asks for {expected}");
+                Err(Failure::Unexpected { what, hint: made.hint() })
+            }
             _ => Ok(()),
         }
     }
@@ -62,10 +98,9 @@ impl Expectation {
         match (&self.directory, saved) {
             (Some(expected), Some(saved)) if !is_same_place(expected, Path::new(&saved.source.directory)) => {
                 let expected = expected.display();
-                Err(Failure::Unexpected(format!(
-                    "the plan was made from `{}`, and --directory asks for `{expected}`",
-                    saved.source.directory
-                )))
+                let directory = &saved.source.directory;
+                let what = format!("the plan was made from `{directory}`, and --directory asks for `{expected}`");
+                Err(Failure::Unexpected { what, hint: Made::Earlier.hint() })
             }
             (Some(_), None) => {
                 let message =

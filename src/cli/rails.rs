@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use super::failure::Failure;
 use crate::desired::Policy;
 use crate::model::{LimitName, LimitNameError, NodeName, PoolName, Waiver};
+use crate::plan::PlanDocument;
 
 /// Limits, waivers and protections.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,8 +64,19 @@ impl Rails {
         self.waive.iter().copied().collect()
     }
 
-    /// Whether there are any.
-    pub(super) fn has_waivers(&self) -> bool {
-        !self.waive.is_empty()
+    /// The waivers of a saved plan count. Flags may repeat them, so that a pipeline pins them.
+    pub(super) fn check_waivers(&self, saved: &PlanDocument) -> Result<(), Failure> {
+        let asked: BTreeSet<String> = self.waive.iter().map(ToString::to_string).collect();
+        let of_plan: BTreeSet<String> = saved.waivers.iter().cloned().collect();
+        if asked.is_empty() || asked == of_plan {
+            return Ok(());
+        }
+        let names = |names: &BTreeSet<String>| match names.len() {
+            0 => "no waivers".to_owned(),
+            1 => format!("the waiver {}", names.iter().cloned().collect::<String>()),
+            _ => format!("the waivers {}", names.iter().cloned().collect::<Vec<_>>().join(", ")),
+        };
+        let what = format!("the plan has {}, and --waive asks for {}", names(&of_plan), names(&asked));
+        Err(Failure::Unexpected { what, hint: "plan again with these waivers, and review that plan" })
     }
 }

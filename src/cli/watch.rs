@@ -6,9 +6,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
 use super::apply::holder;
+use super::duration::duration;
 use super::failure::Failure;
 use super::files::Files;
 use super::news::Announcer;
@@ -118,7 +117,7 @@ async fn serve(told: Option<&Told>) -> Infallible {
 }
 
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    let duration: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    let duration = duration(text)?;
     let long_enough = Duration::try_from(duration).ok().filter(|duration| *duration >= Duration::from_secs(1));
     long_enough.ok_or_else(|| "it must be at least 1s".to_owned())
 }

@@ -126,13 +126,21 @@ fn a_saved_plan_names_its_waivers() {
     let refused = folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(5);
     assert!(refused.stderr.contains("disruptive-percent"), "{}", refused.stderr);
     let late = ["apply", "plan.json", "--cluster", "cluster.json", "--waive", "disruptive-percent"];
-    assert!(folder.run(&late).expect(1).stderr.contains("plan again with --waive"));
+    let said = folder.run(&late).expect(4).stderr;
+    assert!(said.contains("the plan has no waivers, and --waive asks for the waiver disruptive-percent"), "{said}");
+    assert!(said.contains("nothing was written") && said.contains("plan again with these waivers"), "{said}");
     // A waiver that was put in by hand does not fit the digest.
     let plan = folder.read("plan.json");
     folder.write("plan.json", plan.replace(r#""waivers": []"#, r#""waivers": ["disruptive-percent"]"#));
     assert!(folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(1).stderr.contains("digest"));
     let waive = ["plan", "--cluster", "cluster.json", "--waive", "disruptive-percent", "--out", "plan.json"];
     assert!(folder.run(&waive).expect(0).stdout.contains("waived: disruptive-percent"));
+    // Other waivers than those of the plan are refused; the very same ones pin it.
+    let other = [&late[..], &["--waive", "release-percent"]].concat();
+    assert!(folder.run(&other).expect(4).stderr.contains("the plan has the waiver disruptive-percent"));
+    let before = folder.read("cluster.json");
+    folder.run(&late).expect(0);
+    folder.write("cluster.json", before);
     folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(0);
 }
 
@@ -150,7 +158,7 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
 fn faults_of_the_policy() {
     let folder = dual_stack(&[], "{quarantine: soon, protected: {nodes: [N]}, limits: {disruptive: {percent: 101}}}");
     let faults = folder.run(&["validate"]).expect(3).stderr;
-    for what in ["`soon` is no duration", "`N` is no object name", "101"] {
+    for what in ["`spec.quarantine` is `soon`", "`N` is no object name", "101"] {
         assert!(faults.contains(what), "{what}: {faults}");
     }
 }

@@ -88,11 +88,11 @@ fn edited_and_foreign_files_are_refused() {
     let plan = folder.read("plan.json");
     folder.write("plan.json", plan.replace("10.20.0.0/24", "10.20.66.0/24"));
     assert!(apply(&folder, 1).contains("do not match its digest"));
-    folder.write("plan.json", plan.replace("\"format_version\": \"1.6\"", "\"format_version\": \"2.0\""));
+    folder.write("plan.json", plan.replace("\"format_version\": \"1.7\"", "\"format_version\": \"2.0\""));
     assert!(apply(&folder, 1).contains("format version 2.0"));
     folder.write(
         "plan.json",
-        plan.replace("\"format_version\": \"1.6\",", "\"format_version\": \"1.9\", \"novelty\": 1,"),
+        plan.replace("\"format_version\": \"1.7\",", "\"format_version\": \"1.9\", \"novelty\": 1,"),
     );
     apply(&folder, 0);
     folder.write("plan.json", &plan[..plan.len() / 2]);
@@ -192,7 +192,8 @@ fn a_plan_that_is_made_anew_is_applied_without_asking_if_it_is_the_expected_one(
     let (folder, digest) = reviewed();
     let words = ["apply", "--cluster", "cluster.json", "--expect-digest"];
     let other = folder.run(&[&words[..], &["0123456789abcdef"]].concat()).expect(4).stderr;
-    assert!(other.contains(&digest), "{other}");
+    assert!(other.contains(&digest) && other.contains("run `cilium-ipam plan`, review that plan"), "{other}");
+    assert!(!other.contains("show FILE"), "{other}");
     assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
     folder.run(&[&words[..], &[&digest]].concat()).expect(0);
     assert!(folder.read("cluster.json").contains("10.20.0.0/24"));

@@ -140,7 +140,8 @@ fn an_undo_plan_is_shown_and_asked_about() {
     assert!(folder.run(&[&words[..], &["--no-input"]].concat()).expect(1).stderr.contains("--no-input is set"));
     for other in ["y\n", "\n", "no\n"] {
         let said = at_a_terminal(&folder, &words, other).expect(1).stderr;
-        assert!(said.contains("undo plan undo.json") && said.contains("2 to release"), "{said}");
+        assert!(said.contains("undo plan undo.json") && said.contains("Undo: 0 to assign"), "{said}");
+        assert!(said.contains("2 to release") && !said.contains("unchanged"), "{said}");
         assert!(said.contains("Take these changes back?") && said.contains("not approved"), "{said}");
     }
     assert_eq!(folder.read("cluster.json"), before);
@@ -148,7 +149,8 @@ fn an_undo_plan_is_shown_and_asked_about() {
     at_a_terminal(&folder, &words, "yes\n").expect(0);
     assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
     // One that is done already needs no answer.
-    folder.run(&words[..4]).expect(0);
+    let done = folder.run(&words[..4]).expect(0).stderr;
+    assert!(done.contains("Undo: nothing to take back.") && !done.contains("as the files say"), "{done}");
 }
 
 #[test]
