@@ -92,37 +92,9 @@ pub(super) struct Git {
 
 impl Git {
     fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
-        let mut command = Command::new("git");
-        for name in ELSEWHERE {
-            command.env_remove(name);
-        }
-        // Git must not take a folder of files for a repository because it looks like a bare one.
-        let bare = match self.form {
-            Form::WorkTree => "safe.bareRepository=explicit",
-            Form::Bare => "safe.bareRepository=all",
-        };
-        command
-            .args([
-                "--no-replace-objects",
-                "-c",
-                "core.warnAmbiguousRefs=true",
-                "-c",
-                "core.fsmonitor=false",
-                "-c",
-                bare,
-            ])
-            .arg("-C")
-            .arg(&self.top)
-            .args(arguments);
-        // A partial clone would fetch what it lacks; older programs know only the second way to forbid it.
-        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
-        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_LITERAL_PATHSPECS", "1").env("LC_ALL", "C");
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(GitFault::Missing)?;
+        let mut command = self.command(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(GitFault::Missing)?;
         let Some((answer, said)) = converse(&mut child, input) else {
             let _ = child.kill();
             let _ = child.wait();
@@ -137,6 +109,26 @@ impl Git {
         }
         let fatal = said.lines().find(|line| line.starts_with("fatal: ")).or(said.lines().next());
         Err(GitFault::Refused(fatal.unwrap_or_default().trim_start_matches("fatal: ").to_owned()))
+    }
+
+    /// Git, asked at the top of this repository, with all that could lead it elsewhere or make it do more turned off.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        for name in ELSEWHERE {
+            command.env_remove(name);
+        }
+        // Git must not take a folder of files for a repository because it looks like a bare one.
+        let bare = match self.form {
+            Form::WorkTree => "safe.bareRepository=explicit",
+            Form::Bare => "safe.bareRepository=all",
+        };
+        let settings = ["core.warnAmbiguousRefs=true", "core.fsmonitor=false", bare];
+        command.arg("--no-replace-objects").args(settings.iter().flat_map(|setting| ["-c", setting]));
+        command.arg("-C").arg(&self.top).args(arguments);
+        // A partial clone would fetch what it lacks; older programs know only the second way to forbid it.
+        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
+        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_LITERAL_PATHSPECS", "1").env("LC_ALL", "C");
+        command
     }
 
     fn line(&self, arguments: &[&str]) -> Result<String, GitFault> {

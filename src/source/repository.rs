@@ -30,11 +30,12 @@ impl InRepository {
         }
         git.require_top()?;
         refuse_shadow(&git.top, tops, revision)?;
-        let below = real.strip_prefix(&git.top).unwrap_or(Path::new(""));
+        // In a worktree or a submodule, `.git` is a file.
+        let below = real.strip_prefix(&git.top).unwrap_or(Path::new("")).join(rest);
         if below.iter().any(|part| part == ".git") {
             return Err(GitFault::InsideGit);
         }
-        let path = below.join(rest).to_string_lossy().trim_end_matches('/').to_owned();
+        let path = below.to_string_lossy().trim_end_matches('/').to_owned();
         Ok(InRepository { git, path })
     }
 }

@@ -161,6 +161,10 @@ fn no_repository_help(fault: &GitFault) -> &'static str {
         GitFault::Refused(said) if said.contains("dubious ownership") => {
             "if you trust its owner: git config --global --add safe.directory DIRECTORY"
         }
+        // Git names a place where it followed a `.git` file.
+        GitFault::Refused(said) if said.starts_with("not a git repository: ") => {
+            "the file `.git` there leads to no repository: `git worktree repair` in its repository, or clone anew"
+        }
         GitFault::Refused(said) if !said.starts_with("not a git repository") => "make `git rev-parse` work there first",
         GitFault::InsideGit => "name a directory of the work tree, or the top of a bare repository",
         GitFault::BareName(_) => "rename it so that the name ends in `.git`, or name a worktree of it",

@@ -295,8 +295,18 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     folder.write("pools/a.yaml", pool("a", OTHER));
     commit(folder.path());
     let apply = ["apply", "plan.json", "--cluster", "cluster.json"];
-    let refused = folder.run(&[&apply[..], &["--revision", "main"]].concat()).expect(1);
-    assert!(refused.stderr.contains("is of its own files"), "{}", refused.stderr);
+    let refused = folder.run(&[&apply[..], &["--revision", "main"]].concat()).expect(4).stderr;
+    assert!(
+        refused.contains(&format!("made from the files of commit {id}, and --revision asks for `main`")),
+        "{refused}"
+    );
+    folder.write("other.json", folder.read("cluster.json"));
+    let of_its_own = ["apply", "plan.json", "--cluster", "other.json", "--revision", "main~1"];
+    folder.run(&of_its_own).expect(0);
+    folder.run(&["plan", "--cluster", "cluster.json", "--out", "loose.json"]).expect(0);
+    let loose =
+        folder.run(&["apply", "loose.json", "--cluster", "cluster.json", "--revision", "main"]).expect(4).stderr;
+    assert!(loose.contains("made from files of no commit, and --revision asks for `main`, which is commit"), "{loose}");
     folder.run(&apply).expect(0);
     let written = folder.read("cluster.json");
     assert!(written.contains("10.20.0.0/24"), "of the commit that was planned: {written}");
@@ -348,4 +358,15 @@ fn watch_follows_a_branch_and_keeps_the_last_good_commit() {
     assert_eq!(watching.written("n3"), json!(["10.30.0.0/24"]));
     assert_eq!(claims()["data"]["revision"], third.as_str());
     assert_eq!(watching.end(), 0);
+}
+
+#[test]
+fn a_git_file_is_no_directory_of_pools() {
+    let (folder, _) = repository(&[("pools/a.yaml", &pool("a", POOL))]);
+    git(folder.path(), &["worktree", "add", "-q", "tree"]);
+    let said = folder.run(&["validate", "tree/.git", "--revision", "HEAD"]).expect(3).stderr;
+    assert!(said.contains("it lies where git keeps its own files"), "{said}");
+    folder.write("tree/.git", "gitdir: /no/such/place\n");
+    let said = folder.run(&["validate", "tree/pools", "--revision", "HEAD"]).expect(3).stderr;
+    assert!(said.contains("the file `.git` there leads to no repository"), "{said}");
 }
