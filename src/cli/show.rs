@@ -15,7 +15,7 @@ use crate::cluster::Extent;
 use crate::desired::{Desired, NeutronPool, PoolState};
 use crate::model::NodeName;
 use crate::observed::Observed;
-use crate::plan::{Blocked, Misplaced, Plan, PoolUse, Target, node_changes, pool_use};
+use crate::plan::{Blocked, Misplaced, NodeChange, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
 use crate::run::{Job, Loaded, Reach};
 
@@ -119,7 +119,10 @@ struct NodeRow {
     field: String,
     pool: String,
     state: String,
-    /// Why the files would not give the node its block today.
+    /// Blocks that a person must approve before they are written, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    needs_approval: Vec<String>,
+    /// Why the files would not give the node its blocks today.
     #[serde(skip_serializing_if = "Option::is_none")]
     misplaced: Option<String>,
 }
@@ -215,33 +218,67 @@ fn pools(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
     output::data(&table(heading, &rows.iter().map(cells).collect::<Vec<_>>()))
 }
 
-fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow> {
-    let changes: BTreeMap<&NodeName, String> =
-        node_changes(&plan.changes).map(|change| (&change.node, planned(&change.after))).collect();
-    let reason = |blocked: &Blocked| match &blocked.target {
-        Target::Node(node) => Some((node.clone(), format!("blocked: {}", blocked.reason))),
-        Target::AddressPool(_) | Target::Service(_) | Target::PodPool(_) | Target::NodeConfig(_) | Target::Port(_) => {
-            None
+/// What a plan says of nodes.
+struct Said<'p> {
+    changes: BTreeMap<&'p NodeName, &'p NodeChange>,
+    blocked: BTreeMap<&'p NodeName, String>,
+    misplaced: BTreeMap<&'p NodeName, Vec<String>>,
+}
+
+impl<'p> Said<'p> {
+    fn new(plan: &'p Plan) -> Said<'p> {
+        let reason = |blocked: &'p Blocked| match &blocked.target {
+            Target::Node(node) => Some((node, format!("blocked: {}", blocked.reason))),
+            Target::AddressPool(_)
+            | Target::Service(_)
+            | Target::PodPool(_)
+            | Target::NodeConfig(_)
+            | Target::Port(_) => None,
+        };
+        let mut misplaced: BTreeMap<&NodeName, Vec<String>> = BTreeMap::new();
+        for one in &plan.misplaced {
+            misplaced.entry(&one.node).or_default().push(format!("{}: {}", one.block, one.reason));
         }
-    };
-    let blocked: BTreeMap<NodeName, String> = plan.blocked.iter().filter_map(reason).collect();
-    let misplaced: BTreeMap<&NodeName, &Misplaced> = plan.misplaced.iter().map(|one| (&one.node, one)).collect();
+        Said {
+            changes: node_changes(&plan.changes).map(|change| (&change.node, change)).collect(),
+            blocked: plan.blocked.iter().filter_map(reason).collect(),
+            misplaced,
+        }
+    }
+
+    /// Everything at once: a node may get a block of one family while that of the other is misplaced.
+    fn state(&self, node: &NodeName) -> String {
+        let change = self.changes.get(node).map(|change| planned(&change.after));
+        let approval =
+            self.needs_approval(node).into_iter().map(|block| format!("needs the approval of a person: {block}"));
+        let blocked = self.blocked.get(node).cloned();
+        let misplaced = self.misplaced.get(node).into_iter().flatten().map(|why| format!("misplaced: {why}"));
+        let parts: Vec<String> = change.into_iter().chain(approval).chain(blocked).chain(misplaced).collect();
+        if parts.is_empty() { "as planned".to_owned() } else { parts.join("; ") }
+    }
+
+    fn needs_approval(&self, node: &NodeName) -> Vec<String> {
+        let blocks = self.changes.get(node).into_iter().flat_map(|change| &change.needs_approval);
+        blocks.map(ToString::to_string).collect()
+    }
+}
+
+fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow> {
+    let said = Said::new(plan);
     let row = |node: &Arc<crate::observed::Node>| {
         if observed.is_multi_pool() {
-            return of_multi_pool(node, observed, blocked.get(&node.name));
+            return of_multi_pool(node, observed, said.blocked.get(&node.name));
         }
         let held = observed.holds(node);
         let pool = held.iter().find_map(|holding| desired.pools.values().find(|pool| pool.contains(holding.block)));
-        let misplaced = misplaced.get(&node.name).map(|one| format!("{}: {}", one.block, one.reason));
-        let in_place = misplaced.as_ref().map_or_else(|| "as planned".to_owned(), |why| format!("misplaced: {why}"));
-        let state = changes.get(&node.name).or(blocked.get(&node.name));
         NodeRow {
             name: node.name.to_string(),
             pod_cidrs: held.iter().map(|holding| holding.block.to_string()).collect(),
             field: held.iter().next().map_or("-", |holding| holding.field.as_str()).to_owned(),
             pool: pool.map_or_else(|| "-".to_owned(), |pool| pool.name.to_string()),
-            state: state.cloned().unwrap_or(in_place),
-            misplaced,
+            state: said.state(&node.name),
+            needs_approval: said.needs_approval(&node.name),
+            misplaced: said.misplaced.get(&node.name).map(|reasons| reasons.join("; ")),
         }
     };
     observed.nodes.values().map(row).collect()
@@ -258,6 +295,7 @@ fn of_multi_pool(node: &crate::observed::Node, observed: &Observed, blocked: Opt
         field: if allocated.is_empty() { "-" } else { "CiliumNode.spec.ipam.pools.allocated" }.to_owned(),
         pool: if pools.is_empty() { "-".to_owned() } else { pools.join(",") },
         state: blocked.cloned().unwrap_or_else(|| format!("default pool {}", default.escape_debug())),
+        needs_approval: Vec::new(),
         misplaced: None,
     }
 }
