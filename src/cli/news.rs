@@ -13,10 +13,10 @@ use super::{Format, Reached, output};
 use crate::apply::Outcome;
 use crate::cluster::Rollback;
 use crate::desired::Activity;
-use crate::model::{Hazard, Severity};
+use crate::model::{Hazard, Severity, grouped_digits};
 use crate::plan::ChangeDocument;
 use crate::render::{Detail, Paint, count, diagnostics, printable};
-use crate::run::{News, Waiting, WaitingChange};
+use crate::run::{Loaded, News, Waiting, WaitingChange};
 
 /// Lines of one sort that are printed for people.
 const LINES: usize = 10;
@@ -125,12 +125,14 @@ fn human(news: &News<'_>) -> String {
 fn rollback_text(rollback: &Rollback) -> String {
     let Rollback { from, to, forgotten } = rollback;
     let blocks = count(forgotten.len(), "block");
-    format!("the cluster went back from resourceVersion {from} to {to}; {blocks} that it forgot are quarantined for their nodes")
+    format!(
+        "the cluster went back from resourceVersion {from} to {to}; {blocks} that it forgot are quarantined for their nodes"
+    )
 }
 
 fn human_waiting(waiting: &Waiting) -> String {
     let Waiting { nodes, activity, for_a_person, refusals, blocked } = waiting;
-    let (waits, blocks) = (count(for_a_person.len(), "change"), blocked.len());
+    let (waits, blocks) = (count(for_a_person.len(), "change"), grouped_digits(blocked.len()));
     let paused = if *activity == Activity::Paused { ", paused" } else { "" };
     let mut text = format!("seen  {}, {waits} for a person, {blocks} blocked{paused}\n", count(*nodes, "node"));
     let waits =
@@ -146,7 +148,7 @@ fn lines(text: &mut String, lines: impl ExactSizeIterator<Item = String>) {
     let more = lines.len().saturating_sub(LINES);
     lines.take(LINES).for_each(|line| text.push_str(&format!("    {}\n", printable(&line))));
     if more > 0 {
-        text.push_str(&format!("    … and {more} more; `cilium-ipam plan --full` shows all\n"));
+        text.push_str(&format!("    … and {} more; `cilium-ipam plan --full` shows all\n", grouped_digits(more)));
     }
 }
 
@@ -176,51 +178,57 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::InForce(loaded) => {
             json!({"event": "in-force", "files": loaded.documents.files.len(), "revision": loaded.revision})
         }
-        News::Invalid(loaded) => {
-            let rules: Vec<&str> = loaded.findings.iter().map(|finding| finding.rule.0).collect();
-            let faults = loaded.findings.iter().map(|finding| {
-                let place = finding.origin.as_ref().map(ToString::to_string);
-                json!({"rule": finding.rule.0, "severity": finding.severity.as_str(), "place": place, "message": finding.message, "help": finding.help})
-            });
-            json!({"event": "invalid", "revision": loaded.revision, "rules": rules, "findings": faults.collect::<Vec<_>>()})
-        }
+        News::Invalid(loaded) => invalid_as_json(loaded),
         News::Finished { change, outcome, waited } => {
             let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);
             let event = if **outcome == Outcome::Applied { "written" } else { "not-written" };
             json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default(), "waited_seconds": waited.as_secs_f64()})
         }
-        News::Waiting(Waiting { nodes, activity, for_a_person, refusals, blocked }) => {
-            let waits = for_a_person.iter().map(|change| {
-                let WaitingChange { target, hazard, needs_approval } = change;
-                let hazard = hazard_text(*hazard, *activity);
-                let mut object = json!({"kind": target.kind(), "name": target.name(), "hazard": hazard});
-                if !needs_approval.is_empty() {
-                    let blocks: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
-                    object["needs_approval"] = blocks.into();
-                }
-                object
-            });
-            let blocked = blocked
-                .iter()
-                .map(|(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}));
-            let refusals = refusals.iter().map(|refusal| json!({"rule": refusal.rule.0, "message": refusal.message}));
-            json!({
-                "event": "seen", "nodes": nodes, "paused": *activity == Activity::Paused, "waiting": waits.collect::<Vec<_>>(),
-                "refusals": refusals.collect::<Vec<_>>(), "blocked": blocked.collect::<Vec<_>>(),
-            })
-        }
+        News::Waiting(waiting) => waiting_as_json(waiting),
         News::Undone(target, pause) => {
             json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
         }
         News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => return None,
-        News::RolledBack(Rollback { from, to, forgotten }) => {
-            let forgotten: Vec<Value> =
-                forgotten.iter().map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()})).collect();
-            json!({"event": "rolled-back", "from": from, "to": to, "quarantined": forgotten})
-        }
+        News::RolledBack(rollback) => rollback_as_json(rollback),
         News::Trouble(why) => json!({"event": "trouble", "why": why}),
         News::Recovered => json!({"event": "recovered"}),
         News::Leads => json!({"event": "leads"}),
         News::StandsBy(why) => json!({"event": "stands-by", "why": why}),
     })
+}
+
+fn invalid_as_json(loaded: &Loaded) -> Value {
+    let rules: Vec<&str> = loaded.findings.iter().map(|finding| finding.rule.0).collect();
+    let faults = loaded.findings.iter().map(|finding| {
+        let place = finding.origin.as_ref().map(ToString::to_string);
+        json!({"rule": finding.rule.0, "severity": finding.severity.as_str(), "place": place, "message": finding.message, "help": finding.help})
+    });
+    json!({"event": "invalid", "revision": loaded.revision, "rules": rules, "findings": faults.collect::<Vec<_>>()})
+}
+
+fn waiting_as_json(waiting: &Waiting) -> Value {
+    let Waiting { nodes, activity, for_a_person, refusals, blocked } = waiting;
+    let waits = for_a_person.iter().map(|change| {
+        let WaitingChange { target, hazard, needs_approval } = change;
+        let hazard = hazard_text(*hazard, *activity);
+        let mut object = json!({"kind": target.kind(), "name": target.name(), "hazard": hazard});
+        if !needs_approval.is_empty() {
+            let blocks: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
+            object["needs_approval"] = blocks.into();
+        }
+        object
+    });
+    let blocked =
+        blocked.iter().map(|(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}));
+    let refusals = refusals.iter().map(|refusal| json!({"rule": refusal.rule.0, "message": refusal.message}));
+    json!({
+        "event": "seen", "nodes": nodes, "paused": *activity == Activity::Paused, "waiting": waits.collect::<Vec<_>>(),
+        "refusals": refusals.collect::<Vec<_>>(), "blocked": blocked.collect::<Vec<_>>(),
+    })
+}
+
+fn rollback_as_json(rollback: &Rollback) -> Value {
+    let Rollback { from, to, forgotten } = rollback;
+    let forgotten = forgotten.iter().map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()}));
+    json!({"event": "rolled-back", "from": from, "to": to, "quarantined": forgotten.collect::<Vec<_>>()})
 }
