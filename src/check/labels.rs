@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desired::Desired;
-use crate::model::{Finding, PoolName, Rule, Severity};
+use crate::model::{Finding, PoolName, Rule, Severity, count, grouped_digits};
 
 /// Label keys that are named; more are counted.
 const NAMED: usize = 10;
@@ -45,7 +45,8 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
     }
     let pools: BTreeSet<&PoolName> = by_key.values().flatten().copied().collect();
     let Some(first) = pools.first().and_then(|name| desired.pools.get(*name)) else { return Vec::new() };
-    let select = if pools.len() == 1 { "1 pool selects".to_owned() } else { format!("{} pools select", pools.len()) };
+    let select = if pools.len() == 1 { "selects" } else { "select" };
+    let select = format!("{} {select}", count(pools.len(), "pool"));
     let message = format!("{select} nodes by labels that a kubelet may set on its own Node: {}", listed(&by_key));
     let finding = Finding::new(Severity::Info, Rule("selector-uses-kubelet-labels"), message);
     let finding = finding.at(&first.origin, "one of them").causes("root on a node can choose the pool of that node");
@@ -55,10 +56,10 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
 /// `a (2), b (1) and 3 more`, with the number of pools.
 fn listed(by_key: &BTreeMap<&str, BTreeSet<&PoolName>>) -> String {
     let named: Vec<String> =
-        by_key.iter().take(NAMED).map(|(key, pools)| format!("`{key}` ({})", pools.len())).collect();
+        by_key.iter().take(NAMED).map(|(key, pools)| format!("`{key}` ({})", grouped_digits(pools.len()))).collect();
     match by_key.len().saturating_sub(NAMED) {
         0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
+        more => format!("{} and {} more", named.join(", "), grouped_digits(more)),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::lbipam::{
     AddressPool, Certainty, ClassUse, Conflict, LbRules, LbService, Loss, OperatorState, Outlook, conflicts, may_share,
     settle,
 };
-use crate::model::{Finding, ObjectRef, Rule, ServiceName, Severity};
+use crate::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
 use crate::observed::Observed;
 
 /// Services that are named one by one; more are counted.
@@ -51,7 +51,11 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
     let count = lost.len();
     let text = |(name, address): &(ServiceName, IpAddr)| format!("`{}` {address}", name.to_string().escape_debug());
     let first: Vec<String> = lost.take(NAMED).map(text).collect();
-    let more = if count > NAMED { format!(" and {} more, see `show lb`", count - NAMED) } else { String::new() };
+    let more = if count > NAMED {
+        format!(" and {} more, see `show lb`", grouped_digits(count - NAMED))
+    } else {
+        String::new()
+    };
     format!("{}{more}", first.join(", "))
 }
 

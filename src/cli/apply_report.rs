@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::undo_file::Undo;
 use crate::apply::Outcome;
 use crate::cluster::ClusterError;
+use crate::model::grouped_digits;
 use crate::plan::ChangeDocument;
 use crate::render::{Paint, count, printable};
 use crate::run::Applied;
@@ -34,7 +35,7 @@ pub(super) struct Line {
 
 pub(super) fn failure_of(applied: &Applied, report: &Report, failure: Option<ClusterError>) -> Option<Failure> {
     let left = report.not_applied.len() + report.unknown.len();
-    let message = format!("{} of {} not applied", left, count(applied.outcomes.len(), "change"));
+    let message = format!("{} of {} not applied", grouped_digits(left), count(applied.outcomes.len(), "change"));
     let all_beaten = applied.remaining().all(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)));
     match (applied.applied(), failure) {
         (0, Some(error)) => Some(error.into()),
@@ -81,8 +82,8 @@ pub(super) fn summary(report: &Report) -> String {
     let counts = format!(
         "Applied {}; {} not applied, {} unknown.",
         count(applied.len(), "change"),
-        not_applied.len(),
-        unknown.len()
+        grouped_digits(not_applied.len()),
+        grouped_digits(unknown.len())
     );
     text += &(Paint::Bold.on(&counts) + "\n");
     text + &undo.as_ref().map(undo_lines).unwrap_or_default()
@@ -91,7 +92,7 @@ pub(super) fn summary(report: &Report) -> String {
 fn undo_lines(Undo { file, changes, irreversible, instead }: &Undo) -> String {
     let all = count(changes + irreversible, "change");
     let mut text = match file {
-        Some(file) => format!("Undo plan, takes back {changes} of {all}: {file}\n"),
+        Some(file) => format!("Undo plan, takes back {} of {all}: {file}\n", grouped_digits(changes)),
         None => format!("No undo plan: {all} cannot be taken back.\n"),
     };
     for instead in instead.iter().filter(|_| *irreversible > 0) {

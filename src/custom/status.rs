@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{CustomKind, ObjectState, StoredObject};
 use crate::desired::SourceFile;
-use crate::model::{Finding, Severity};
+use crate::model::{Finding, Severity, grouped_digits};
 use crate::net::Family;
 use crate::plan::{BlockCounts, Overview, PoolOverview, Progress};
 
@@ -202,7 +202,7 @@ impl Told<'_> {
         match object.state {
             ObjectState::Present => saying("Ready", ConditionStatus::True, "InForce", "it is in force"),
             ObjectState::Going => {
-                let nodes = self.pool(object).map_or(0, |pool| pool.nodes);
+                let nodes = grouped_digits(self.pool(object).map_or(0, |pool| pool.nodes));
                 let until = "goes when no block of it is held or pinned any more";
                 let message = format!("it was deleted, gives nothing new, and {until}; nodes that hold one: {nodes}");
                 saying("Ready", ConditionStatus::False, "InUse", message)

@@ -2,7 +2,7 @@
 
 use super::finding;
 use crate::desired::Desired;
-use crate::model::{Finding, IpamMode, ObjectRef, Severity};
+use crate::model::{Finding, IpamMode, ObjectRef, Severity, grouped_digits};
 use crate::net::{Block, Family};
 use crate::observed::{ModeSeen, Observed};
 use crate::plan::{PoolUse, pool_use};
@@ -47,8 +47,14 @@ fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
     (percent >= NEARLY || *free == 0).then_some(())?;
     let message = match free {
         0 => format!("pool `{}` has no free {family} block", pool.name),
-        _ => format!("pool `{}` has {free} of {usable} {family} blocks left", pool.name),
+        _ => format!(
+            "pool `{}` has {} of {} {family} blocks left",
+            pool.name,
+            grouped_digits(free),
+            grouped_digits(usable)
+        ),
     };
+    let [used, reserved, free, total] = [used, reserved, free, total].map(grouped_digits);
     let finding = finding(Severity::Warning, "pool-nearly-exhausted", message).about(ObjectRef::pool(&pool.name));
     let finding = finding
         .at(&pool.origin, format!("{percent} % used"))
@@ -76,7 +82,8 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
     let is_inside = |block: &&Block| ranges.iter().any(|range| range.contains(**block));
     let used = observed.cilium_nodes.values().flat_map(|node| &node.pod_cidrs).filter(is_inside).count() as u128;
     (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;
-    let message = format!("Cilium's cluster pool has {} of {total} {family} blocks left", total.saturating_sub(used));
+    let [left, total, used] = [total.saturating_sub(used), total, used].map(grouped_digits);
+    let message = format!("Cilium's cluster pool has {left} of {total} {family} blocks left");
     let finding = finding(Severity::Warning, "cluster-pool-nearly-exhausted", message);
     let finding = finding.seen([
         format!("cilium-config: {} in blocks of /{size}", super::spaced(&ranges)),

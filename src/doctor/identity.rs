@@ -1,6 +1,6 @@
 //! What Cilium this is: each conclusion with its evidence and its certainty.
 
-use crate::model::IpamMode;
+use crate::model::{IpamMode, count};
 use crate::observed::{AnnotationReads, Evidence, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, Speaker};
 
 /// How sure a conclusion is.
@@ -52,7 +52,7 @@ pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
     let nodes = conclusion(
         "nodes",
         observed.nodes.len().to_string(),
-        format!("{} CiliumNodes", observed.cilium_nodes.len()),
+        count(observed.cilium_nodes.len(), "CiliumNode"),
         Certainty::Certain,
     );
     vec![nodes, version(observed), mode(observed), annotations(observed), bgp(observed), controller_manager(observed)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::finding;
-use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
+use crate::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, count};
 use crate::observed::{ModeSeen, Node, NodeCidrAllocation, Observed, ObservedKind};
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
@@ -46,7 +46,7 @@ pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {
     let message = format!("agents of several versions run: {}", versions.join(", "));
     let line = |(version, nodes): (&String, &Vec<&str>)| {
         let named: Vec<&str> = nodes.iter().take(super::NAMED).copied().collect();
-        format!("{version} on {} nodes: {}", nodes.len(), named.join(" ").escape_debug())
+        format!("{version} on {}: {}", count(nodes.len(), "node"), named.join(" ").escape_debug())
     };
     let finding = finding(Severity::Warning, "agents-of-two-versions", message).seen(by_version.iter().map(line));
     let finding = finding.causes(

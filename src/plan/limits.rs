@@ -9,7 +9,7 @@ use super::pod_pools::PodPoolObject;
 use crate::alloc::PassedOver;
 use crate::check::{self, NeutronOverlap, NeutronRival};
 use crate::desired::{Desired, Policy};
-use crate::model::{Hazard, LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver};
+use crate::model::{Hazard, LimitName, Limited, Measure, NodeName, PoolName, Rule, Waiver, grouped_digits};
 use crate::observed::{Observed, Protection};
 
 /// Why changes may not be applied together.
@@ -76,11 +76,14 @@ impl Exceeded {
             Some("") => " without a failure domain".to_owned(),
             Some(domain) => format!(" in failure domain `{domain}`"),
         };
+        let [changed, nodes, allowed] = [changed, nodes, allowed].map(grouped_digits);
         let by_ports = match (by_ports, name.limited) {
             (0, _) | (_, Limited::Release) => String::new(),
-            (some, Limited::Assign) => format!(" ({some} of them: the port of the VM would let more addresses out)"),
+            (some, Limited::Assign) => {
+                format!(" ({} of them: the port of the VM would let more addresses out)", grouped_digits(some))
+            }
             (some, Limited::Disruptive) => {
-                format!(" ({some} of them: the port of the VM would let fewer addresses out)")
+                format!(" ({} of them: the port of the VM would let fewer addresses out)", grouped_digits(some))
             }
         };
         let message =

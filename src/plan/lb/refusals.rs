@@ -6,7 +6,7 @@ use super::change::PoolAction;
 use super::foretell::Effects;
 use crate::desired::Desired;
 use crate::lbipam::Certainty;
-use crate::model::{AddressPoolName, Hazard, Rule, Waiver};
+use crate::model::{AddressPoolName, Hazard, Rule, Waiver, grouped_digits};
 use crate::observed::Observed;
 
 /// Services that a refusal names; more are counted.
@@ -53,14 +53,17 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     let named: Vec<String> =
         effects.lost().take(NAMED).map(|(service, lost)| format!("{service} {}", lost.address)).collect();
     let more = if named.len() < count as usize {
-        format!(" and {} more", count as usize - named.len())
+        format!(" and {} more", grouped_digits(count as usize - named.len()))
     } else {
         String::new()
     };
     let waiver = Waiver::LostAddresses(count);
     let message = match count {
         1 => format!("1 address would or may go from its Service, now or later: {}", named.join(", ")),
-        _ => format!("{count} addresses would or may go from their Services, now or later: {}{more}", named.join(", ")),
+        _ => {
+            let (all, named) = (grouped_digits(count), named.join(", "));
+            format!("{all} addresses would or may go from their Services, now or later: {named}{more}")
+        }
     };
     let help = format!("leave the pools as they are, or plan again with --waive {waiver}");
     Some(Refusal { rule: Rule("lost-addresses"), message, help, waiver: Some(waiver) })
