@@ -73,13 +73,23 @@ fn is_cilium_kind(kind: &str) -> bool {
     kind.starts_with("Cilium")
 }
 
+/// A kind without what resource names and file names add to it: case, separators, a group, a plural.
+fn plain(kind: &str) -> String {
+    let name = kind.split('.').next().unwrap_or_default();
+    let mut plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    plain.make_ascii_lowercase();
+    plain.truncate(plain.trim_end_matches('s').len());
+    plain
+}
+
 /// The kind that is meant, where one is so near that it can hardly be another. Short names differ in one letter at most: two lead from Node
 /// to Role, and from Pod to Job.
 fn near(kind: &str) -> Option<&'static str> {
+    let kind = plain(kind);
     let is_near = |known: &&str| {
+        let known = plain(known);
         let most = if known.len() <= 6 { 1 } else { 2 };
-        let is_slip = || known.len().abs_diff(kind.len()) <= most && strsim::damerau_levenshtein(known, kind) <= most;
-        known.eq_ignore_ascii_case(kind) || is_slip()
+        known.len().abs_diff(kind.len()) <= most && strsim::damerau_levenshtein(&known, &kind) <= most
     };
     known().map(|(_, kind)| kind).find(is_near)
 }
@@ -95,10 +105,12 @@ impl Head<'_> {
             return (!is_same).then_some(MisnamedItem::WrongGroup { kind, api_version, expected });
         }
         let escaped = || self.kind.escape_debug().to_string();
-        if let Some(item) = self.kind.strip_suffix("List")
-            && (item.is_empty() || known().any(|(_, kind)| kind == item))
-        {
-            return (!is_of_others(item)).then(|| MisnamedItem::Nested(escaped()));
+        if let Some(item) = plain(self.kind).strip_suffix("list") {
+            let listed = known().map(|(_, kind)| kind).find(|kind| plain(kind) == item);
+            if item.is_empty() || listed.is_some() {
+                let is_of_others = is_of_others(listed.unwrap_or_default());
+                return (!is_of_others).then(|| MisnamedItem::Nested(escaped()));
+            }
         }
         let near = near(self.kind).filter(|near| !is_of_others(near))?;
         Some(MisnamedItem::Misspelt { kind: escaped(), near })
@@ -207,6 +219,17 @@ mod tests {
             ("v1", "node", "Node"),
             ("v1", "Nodes", "Node"),
             ("v1", "NODE", "Node"),
+            ("v1", "nodes", "Node"),
+            ("v1", "NODES", "Node"),
+            ("v1", " Node", "Node"),
+            ("v1", "node/", "Node"),
+            ("cilium.io/v2", "ciliumnode", "CiliumNode"),
+            ("cilium.io/v2", "ciliumnodes", "CiliumNode"),
+            ("cilium.io/v2", "cilium-node", "CiliumNode"),
+            ("cilium.io/v2", "cilium_nodes", "CiliumNode"),
+            ("cilium.io/v2", "ciliumnodes.cilium.io", "CiliumNode"),
+            ("cilium.io/v2", "cilum-nodes", "CiliumNode"),
+            ("cilium.io/v2alpha1", "ciliumbgppeeringpolicies", "CiliumBGPPeeringPolicy"),
             ("v1", "Sevice", "Service"),
             ("networking.k8s.io/v1", "ServiceCidr", "ServiceCIDR"),
             ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPol", "CiliumLoadBalancerIPPool"),
@@ -225,7 +248,7 @@ mod tests {
             let wrong = WrongGroup { kind, api_version: api_version.to_owned(), expected };
             assert_eq!(of(api_version, kind), Err(wrong));
         }
-        for kind in ["List", "NodeList", "CiliumNodeList"] {
+        for kind in ["List", "NodeList", "CiliumNodeList", "list", "ciliumnodelist", "cilium-node-list"] {
             assert_eq!(of("v1", kind), Err(Nested(kind.to_owned())));
         }
         assert_eq!(of("", "CiliumNode"), Err(Unnamed("apiVersion")));

@@ -129,6 +129,9 @@ fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
             "item 6 of its list (`m`) is a CiliumNode with apiVersion `v1`; expected `cilium.io/v2`",
         ),
         (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""node""#), "is a `node`; did you mean `Node`?"),
+        (cilium_node.replace(r#""CiliumNode""#, r#""ciliumnodes""#), "is a `ciliumnodes`; did you mean `CiliumNode`?"),
+        (cilium_node.replace(r#""CiliumNode""#, r#""cilium-node""#), "is a `cilium-node`; did you mean `CiliumNode`?"),
+        (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""NODES""#), "is a `NODES`; did you mean `Node`?"),
         (format!(r#"{{"apiVersion":"v1","kind":"List","items":[{cilium_node}]}}"#), "item 6 of its list is a `List`"),
         (
             "7".to_owned(),
