@@ -52,7 +52,7 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
                 done += 1;
                 continue;
             }
-            None if saved.intent == Intent::Undo && now.is_none() && is_gone(observed, wanted) => gone += 1,
+            None if saved.intent == Intent::Undo && now.is_none() && is_settled(observed, wanted) => gone += 1,
             None => differences.push(difference(saved.intent, wanted, now, fresh, observed)),
         }
         planned.remove(&target);
@@ -144,6 +144,11 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)
         }
     }
+}
+
+/// Whether nothing is left that a change of an undo plan could take back.
+fn is_settled(observed: &Observed, saved: &ChangeDocument) -> bool {
+    is_gone(observed, saved) && !lb::wants_pool(saved)
 }
 
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {

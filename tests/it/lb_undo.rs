@@ -83,6 +83,22 @@ fn cidrs_come_back_as_blocks_where_the_server_would_drop_them() {
     assert!(undo(&folder, 0).contains("done already: 2 changes"));
 }
 
+/// Whoever deleted it did so after the apply: bringing it back is for the files, and the other changes wait for a person.
+#[test]
+fn an_updated_pool_that_is_gone_makes_the_undo_plan_stale() {
+    let items = [seen("cilium.io/v2", "blue", &json!({"blocks": [{"cidr": RANGE}]}))];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
+        ("pools/pools.yaml", &[wanted("blue", "10.9.0.0/24"), wanted("green", "10.8.0.0/24")].join("---\n")),
+    ]);
+    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "undo.json"]).expect(0);
+    upgraded(&folder, "1.19.3", &[seen("cilium.io/v2", "green", &json!({"blocks": [{"cidr": "10.8.0.0/24"}]}))]);
+    let before = folder.read("cluster.json");
+    let said = undo(&folder, 4);
+    assert!(said.contains("CiliumLoadBalancerIPPool/blue: saved to be restored, but it is gone"), "{said}");
+    assert!(!said.contains("left out") && folder.read("cluster.json") == before, "{said}");
+}
+
 #[test]
 fn a_range_that_this_cilium_cannot_be_given_makes_the_undo_plan_stale() {
     let spec = json!({"blocks": [{"start": "10.7.0.3", "stop": "10.7.0.9"}]});

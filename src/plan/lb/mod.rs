@@ -24,7 +24,7 @@ pub use change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
 pub use foretell::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 pub use obstacle::{AddressUser, LbObstacle};
 pub(super) use refusals::refusals;
-pub(super) use undo::{after, as_written_now, creates, inverted, is_gone, shows, undone, unseen};
+pub(super) use undo::{after, as_written_now, creates, inverted, is_gone, shows, undone, unseen, wants_pool};
 
 /// What is planned for LoadBalancer addresses.
 #[derive(Default)]

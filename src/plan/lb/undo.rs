@@ -282,10 +282,14 @@ pub(in crate::plan) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Op
     hidden(observed, kind).map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
 }
 
+/// Whether a change wants a pool to be there: that the pool is absent does not settle such a change.
+pub(in crate::plan) fn wants_pool(saved: &ChangeDocument) -> bool {
+    matches!(saved.edit, EditDocument::AddressPool(Some(_)))
+}
+
 /// Whether a change creates a pool, so that the pool's absence is what it needs.
 pub(in crate::plan) fn creates(saved: &ChangeDocument) -> bool {
-    matches!(saved.edit, EditDocument::AddressPool(Some(_)))
-        && !matches!(saved.undo, Some(EditDocument::AddressPool(Some(_))))
+    wants_pool(saved) && !matches!(saved.undo, Some(EditDocument::AddressPool(Some(_))))
 }
 
 /// Whether the object that a change needs does not exist any more.
