@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use crate::desired::Pin;
-use crate::model::NodeName;
+use crate::model::{IpamMode, NodeName};
 use crate::net::{Block, Family};
 use crate::neutron::Id;
-use crate::observed::{HoldingField, Node, Observed};
+use crate::observed::{HoldingField, ModeSeen, Node, Observed};
 
 /// A place that shows something else than it should.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ pub struct FieldDrift {
     pub author: Option<(String, String)>,
 }
 
-/// Compares every field of a node with its pin, or else with the field that Cilium prefers.
+/// Compares every field of a node that may decide with its pin, or else with the field that Cilium prefers.
 pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
     let held = observed.holds(node);
     for family in Family::BOTH {
@@ -70,13 +70,16 @@ pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift
     }
 }
 
+/// In ipam `cluster-pool` the CiliumNode alone decides: kube-controller-manager fills Node.spec for others, and older
+/// agents write annotations.
 fn shown(observed: &Observed, node: &Node, family: Family) -> impl Iterator<Item = (HoldingField, Block)> {
     let of_node = [
         (HoldingField::NodeSpec, node.spec.get(family)),
         (HoldingField::Annotation, node.annotation.get(family)),
         (HoldingField::OldAnnotation, node.old_annotation.get(family)),
     ];
-    let of_node = of_node.map(|(field, block)| block.map(|block| (field, *block)));
+    let is_cluster_pool = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
+    let of_node = of_node.map(|(field, block)| block.filter(|_| !is_cluster_pool).map(|block| (field, *block)));
     let of_cilium_node = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|other| &other.pod_cidrs);
     let of_cilium_node = of_cilium_node.filter(move |block| block.family() == family);
     of_node.into_iter().flatten().chain(of_cilium_node.map(|block| (HoldingField::CiliumNode, *block)))

@@ -131,7 +131,10 @@ fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
         (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""node""#), "is a `node`; did you mean `Node`?"),
         (cilium_node.replace(r#""CiliumNode""#, r#""ciliumnodes""#), "is a `ciliumnodes`; did you mean `CiliumNode`?"),
         (cilium_node.replace(r#""CiliumNode""#, r#""cilium-node""#), "is a `cilium-node`; did you mean `CiliumNode`?"),
-        (node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""NODES""#), "is a `NODES`; did you mean `Node`?"),
+        (
+            node("m", "a", &holds("10.20.0.0/24")).replace(r#""Node""#, r#""NODES""#),
+            "is a `NODES`; did you mean `Node`?",
+        ),
         (format!(r#"{{"apiVersion":"v1","kind":"List","items":[{cilium_node}]}}"#), "item 6 of its list is a `List`"),
         (
             "7".to_owned(),
@@ -156,6 +159,26 @@ fn an_item_that_may_be_one_that_is_read_is_never_overlooked() {
         }
         assert_eq!(folder.read("cluster.json"), before);
     }
+}
+
+/// kube-controller-manager fills Node.spec whatever the IPAM mode, and in `cluster-pool` no agent reads it.
+#[test]
+fn what_a_controller_writes_into_nodes_is_no_drift_in_cluster_pool() {
+    let cilium_node = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"n"},"spec":{"ipam":{"podCIDRs":["10.20.0.0/24"]}}}"#;
+    let items = [node("n", "a", &holds("10.244.7.0/24")), cilium_node.to_owned()];
+    let pinned = pin("n", "10.20.0.0/24");
+    for documents in [&[pool("a", POOL)][..], &[pool("a", POOL), pinned]] {
+        let folder = folder("1.19.3", r#""ipam":"cluster-pool""#, &items, documents);
+        let words = ["plan", "--cluster", "cluster.json", "-o", "json", "--fail-on", "drift,misplaced,blocked,changes"];
+        let plan = folder.run(&words).expect(0).json();
+        assert_eq!(
+            (&plan["drift"], &plan["summary"]["unchanged"]),
+            (&serde_json::json!([]), &serde_json::json!(1)),
+            "{plan:#}"
+        );
+    }
+    let kubernetes = folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]);
+    assert_eq!(plan(&kubernetes)["drift"][0]["field"], "CiliumNode.spec.ipam.podCIDRs");
 }
 
 #[test]
