@@ -33,7 +33,16 @@ pub(super) fn is_yaml(path: &Path) -> bool {
 
 impl Collected {
     pub(super) fn fault(&mut self, rule: &'static str, file: &Arc<str>, message: impl Into<String>, help: &str) {
-        let finding = Finding::new(Severity::Error, Rule(rule), message);
+        self.find(Severity::Error, rule, file, message.into(), help);
+    }
+
+    /// What is left out of the documents, and does not make them incomplete.
+    pub(super) fn doubt(&mut self, rule: &'static str, file: &Arc<str>, message: impl Into<String>, help: &str) {
+        self.find(Severity::Warning, rule, file, message.into(), help);
+    }
+
+    fn find(&mut self, severity: Severity, rule: &'static str, file: &Arc<str>, message: String, help: &str) {
+        let finding = Finding::new(severity, Rule(rule), message);
         self.findings.push(finding.at(&Origin::whole_file(file), "").help(help));
     }
 
@@ -67,7 +76,8 @@ impl Collected {
 
     /// A directory without documents is far more often a wrong path than a wish.
     pub(super) fn refuse_nothing(&mut self, directory: &Path) {
-        if self.documents.files.is_empty() && self.findings.is_empty() {
+        let has_errors = self.findings.iter().any(|finding| finding.severity == Severity::Error);
+        if self.documents.files.is_empty() && !has_errors {
             let name = shown(directory);
             let message = format!("`{name}` has no YAML files");
             let help = "name the directory that holds the pools; an empty one never means that everything should go";

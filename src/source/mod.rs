@@ -67,7 +67,7 @@ pub fn read(location: &Location) -> Found {
 fn read_directory(directory: &Path) -> Collected {
     let mut reading = Reading { root: directory.to_owned(), collected: Collected::default(), visited: BTreeSet::new() };
     match std::fs::canonicalize(directory) {
-        Ok(root) if root.is_file() => {
+        Ok(root) if !root.is_dir() => {
             reading.root = root.parent().unwrap_or(Path::new("/")).to_owned();
             reading.file(directory, &root);
         }
@@ -120,11 +120,7 @@ impl Reading {
     fn entry(&mut self, path: &Path) {
         let real = match std::fs::canonicalize(path) {
             Ok(real) => real,
-            Err(error) => {
-                let name = shown(path);
-                let message = format!("`{name}` cannot be followed: {error}");
-                return self.collected.fault("unreadable-file", &name, message, "remove the link, or mend it");
-            }
+            Err(error) => return self.unfollowed(path, &error),
         };
         if !real.is_dir() && !is_yaml(path) {
             return;
@@ -158,6 +154,16 @@ impl Reading {
             return self.unreadable(path, "read", &error);
         }
         self.collected.text(&name, bytes);
+    }
+
+    /// A link that leads nowhere may be anything: editors lock files with such links. Only a name of YAML says that something is missing.
+    fn unfollowed(&mut self, path: &Path, error: &std::io::Error) {
+        let name = shown(path);
+        let message = format!("`{name}` cannot be followed: {error}");
+        if error.kind() == std::io::ErrorKind::NotFound && !is_yaml(path) {
+            return self.collected.doubt("dangling-link", &name, message, "remove the link, or fix it");
+        }
+        self.collected.fault("unreadable-file", &name, message, "remove the link, or fix it");
     }
 
     fn unreadable(&mut self, path: &Path, what: &str, error: &std::io::Error) {

@@ -383,6 +383,20 @@ fn links_within_the_directory_are_followed_once() {
     assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 1 pool, 0 pins, 0 warnings\n");
 }
 
+/// Emacs locks `a.yaml` by a link `.#a.yaml`, others by names without a dot: no such link makes the files around it invalid.
+#[test]
+fn a_link_to_nowhere_is_a_fault_only_where_it_should_be_yaml() {
+    let folder = folder();
+    folder.write("pools/a.yaml", pool("a", GOOD));
+    std::os::unix::fs::symlink("me@host.4711", folder.join("pools/lock")).unwrap();
+    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    assert_eq!(report["findings"][0]["rule"], "dangling-link");
+    folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
+    std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();
+    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    assert!(report["findings"].as_array().unwrap().iter().any(|finding| finding["rule"] == "empty-directory"));
+}
+
 #[test]
 fn hostile_names_do_not_reach_the_terminal() {
     let folder = folder();
