@@ -18,7 +18,7 @@ use crate::model::NodeName;
 use crate::net::{Block, Range};
 
 pub use fate::{Fate, Witness, fate};
-pub use record::{FORMAT_VERSION, RecordError};
+pub use record::{FORMAT_VERSION, MOST_BYTES, RecordError};
 
 /// What is spoken for, by block. Blocks of it do not overlap, unless they are of the same node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,12 @@
-//! The claims as JSON text, which is how they are kept.
+//! The claims as JSON text, which is how they are kept, and which replicas of several versions read and replace in turn.
+//!
+//! The format changes by these rules:
+//! - A field may be added if a block stays safe without it. An older program ignores the field and drops it when it writes. The minor part rises, and nothing but
+//!   people reads it.
+//! - What speaks for addresses is an entry of `claims` or `resting` with `block` and `node`, as in 1.0. A claim without a `resource_version`
+//!   is the one that ends last, so that is how a claim of a new sort must look to an older program.
+//! - Anything else raises the major part. The release that reads the new format still writes the old one; the release after it writes the new
+//!   one.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,6 +18,10 @@ use crate::net::{Block, BlockError};
 /// Version of this format: the major part changes when a reader would misunderstand.
 pub const FORMAT_VERSION: &str = "1.0";
 
+/// The longest text that is written, in bytes. The API server takes 1 MiB for all values of a ConfigMap (`MaxSecretSize` in
+/// `pkg/apis/core/validation/validation.go` @ 1.36), and the claims are not its only value.
+pub const MOST_BYTES: usize = 1024 * 1024 - 4096;
+
 /// Why kept claims cannot be used. Nothing may be written then: a claim that is not understood may be anybody's.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -17,7 +29,9 @@ pub enum RecordError {
     #[error("it is not what cilium-ipam wrote: {0}")]
     Json(#[from] serde_json::Error),
     /// Written by an incompatible version.
-    #[error("it has format version {0}, and this program reads {FORMAT_VERSION}")]
+    #[error(
+        "it has format version {0}, and this program reads {FORMAT_VERSION}: use the newer cilium-ipam that wrote it (UPGRADE.md)"
+    )]
     Version(String),
     /// Not a block.
     #[error(transparent)]
@@ -31,7 +45,6 @@ pub enum RecordError {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Record {
     format_version: String,
     #[serde(default)]
@@ -41,7 +54,6 @@ struct Record {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ClaimRecord {
     block: String,
     node: String,
@@ -52,7 +64,6 @@ struct ClaimRecord {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RestingRecord {
     block: String,
     node: String,
@@ -147,9 +158,82 @@ mod tests {
             r#"{"format_version":"2.0"}"#,
             r#"{"format_version":"1.0","claims":[{"block":"10.0.0.1/24","node":"n","uid":"u"}]}"#,
             r#"{"format_version":"1.0","claims":[{"block":"10.0.0.0/24","node":"N","uid":"u"}]}"#,
-            r#"{"format_version":"1.0","surprise":[]}"#,
+            r#"{"format_version":"1.0","claims":[{"block":"10.0.0.0/24","node":"n"}]}"#,
+            r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"n"}]}"#,
+            r#"{"format_version":"1","claims":{}}"#,
         ] {
             assert!(Claims::from_json(bad).is_err(), "{bad}");
         }
+    }
+
+    /// What a later 1.x may write: fields that are new here stand at every level.
+    const NEWER: &str = concat!(
+        r#"{"format_version":"1.9","writer":{"name":"x"},"claims":["#,
+        r#"{"block":"10.0.0.0/24","node":"n","uid":"u","resource_version":"7","since":"2026-01-02T03:04:05Z"},"#,
+        r#"{"block":"fd00::/64","node":"n","uid":"u","generation":3}],"#,
+        r#""resting":[{"block":"10.0.1.0/24","node":"m","free_at":"2026-01-02T03:04:05Z","why":["moved"]}]}"#
+    );
+
+    #[test]
+    fn an_older_reader_takes_what_it_knows_and_drops_the_rest() {
+        assert_eq!(Claims::from_json(NEWER).unwrap().to_json(), TEXT);
+    }
+
+    /// The reader of the first version, which refused every field that it did not know. It must read what is written as long as that is 1.x.
+    mod first {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct Record {
+            pub(super) format_version: String,
+            pub(super) claims: Vec<Claim>,
+            pub(super) resting: Vec<Resting>,
+        }
+
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct Claim {
+            pub(super) block: String,
+            pub(super) node: String,
+            pub(super) uid: String,
+            pub(super) resource_version: Option<String>,
+        }
+
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct Resting {
+            pub(super) block: String,
+            pub(super) node: String,
+            pub(super) free_at: String,
+        }
+    }
+
+    #[test]
+    fn the_first_reader_reads_what_is_written_now() {
+        let written = Claims::from_json(include_str!("record_1_0.json")).unwrap().to_json();
+        let first::Record { format_version, claims, resting } = serde_json::from_str(&written).unwrap();
+        assert!(format_version.starts_with("1."), "{format_version}");
+        let claim = |first::Claim { block, node, uid, resource_version }| {
+            format!("{block} {node} {uid} {}", resource_version.unwrap_or_default())
+        };
+        let rest = |first::Resting { block, node, free_at }| format!("{block} {node} {free_at}");
+        let claims: Vec<String> = claims.into_iter().map(claim).collect();
+        let resting: Vec<String> = resting.into_iter().map(rest).collect();
+        assert_eq!(
+            claims,
+            ["10.20.0.0/24 worker-1 uid-1 4711", "10.20.1.0/24 worker-2 uid-2 ", "fd00:20::/64 worker-1 uid-1 4711"]
+        );
+        assert_eq!(
+            resting,
+            ["10.20.2.0/24 worker-3 2026-01-02T03:04:05Z", "fd00:20:0:2::/64 worker-3 2026-01-02T03:04:05Z"]
+        );
+    }
+
+    /// The fixture is what the first version wrote, to the byte. It stays as it is.
+    #[test]
+    fn what_the_first_version_wrote_is_read() {
+        let text = include_str!("record_1_0.json").trim_end();
+        let claims = Claims::from_json(text).unwrap();
+        assert_eq!((claims.in_flight.len(), claims.resting.len()), (3, 2));
+        assert_eq!(claims.to_json(), text);
     }
 }

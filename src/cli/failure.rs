@@ -165,7 +165,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
         ClusterError::Stale { .. } | ClusterError::Expired { .. } => "the cluster is busy; try again",
         ClusterError::Object(error) if error.is_of_claims() => {
-            "fix the object; when no apply runs, its data may be emptied"
+            "fix the object; its data may be emptied only if no apply runs and no newer version wrote it (UPGRADE.md)"
         }
         ClusterError::Object(_) => "fix or remove the object: nobody knows which blocks it shows",
         ClusterError::File { .. } => "fix the file, or make a new one with `cilium-ipam snapshot`",

@@ -157,3 +157,22 @@ fn a_claim_for_another_object_of_the_same_node_is_waited_for() {
     assert!(name == "n1" && reason.contains("10.20.0.0/26 is claimed for node n1"), "{reason}");
     assert_eq!(applied(&folder)["not_applied"], serde_json::json!([]));
 }
+
+/// As a newer replica leaves it in the middle of a rolling upgrade.
+#[test]
+fn a_record_of_a_newer_version_is_respected_or_stops_everything() {
+    let newer = r#"{"format_version":"1.9","writer":{"name":"x"},"claims":[{"block":"10.20.0.0/31","node":"n2","uid":"uid-n2","resource_version":"7","since":"2026-01-02T03:04:05Z"}],"resting":[]}"#;
+    let addition = folder(newer, &[]);
+    assert_eq!(planned(&addition), [pair("n1", "10.20.0.2/31"), pair("n2", "10.20.0.0/31")]);
+    addition.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    let after = addition.read("cluster.json");
+    assert!(after.contains(r#"{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"#), "{after}");
+
+    let other = folder(r#"{"format_version":"2.0","claims":[],"resting":[]}"#, &[]);
+    let before = other.read("cluster.json");
+    for verb in [&["plan"][..], &["apply", "--auto-approve"]] {
+        let ran = other.run(&[verb, &["--cluster", "cluster.json"]].concat()).expect(8);
+        assert!(ran.stderr.contains("use the newer cilium-ipam that wrote it (UPGRADE.md)"), "{}", ran.stderr);
+    }
+    assert_eq!(other.read("cluster.json"), before);
+}

@@ -32,11 +32,34 @@ fn every_command_runs_and_the_first_prints_the_picture() {
 
 #[test]
 fn the_documents_snippets_are_valid() {
-    for document in ["README.md", "OPERATOR.md"] {
+    for document in ["README.md", "OPERATOR.md", "UPGRADE.md"] {
         let text = std::fs::read_to_string(repository().join(document)).unwrap();
         for snippet in text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
             let folder = super::support::Folder::new(&[("pools/a.yaml", snippet)]);
             folder.run(&["validate"]).expect(0);
         }
+    }
+}
+
+/// What UPGRADE.md says of formats is what the program writes, and its links and make targets exist.
+#[test]
+fn the_upgrade_page_names_the_formats_that_are_written() {
+    let text = std::fs::read_to_string(repository().join("UPGRADE.md")).unwrap();
+    let row = |name: &str| {
+        text.lines().find(|line| line.starts_with(&format!("| {name}"))).unwrap_or_else(|| panic!("{name}"))
+    };
+    let format = |name: &str| row(name).split('|').nth(2).unwrap().trim().to_owned();
+    assert_eq!(format("claims"), cilium_ipam::claims::FORMAT_VERSION);
+    assert_eq!(format("plan files"), cilium_ipam::plan::FORMAT_VERSION);
+    for page in ["README.md", "OPERATOR.md"] {
+        assert!(std::fs::read_to_string(repository().join(page)).unwrap().contains("(UPGRADE.md)"), "{page}");
+    }
+    let links = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+    for link in links.filter(|link| !link.starts_with('#')) {
+        assert!(repository().join(link).exists(), "{link}");
+    }
+    let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
+    for target in text.split("$ make ").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
+        assert!(makefile.contains(&format!("\n{target}:")), "{target}");
     }
 }
