@@ -51,6 +51,7 @@ impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Failure {
         match error {
             ClusterError::Locked { .. } | ClusterError::Held { .. } => Failure::Beaten(error.to_string()),
+            ClusterError::Unsaved { .. } => Failure::Failed(error.to_string()),
             ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => Failure::Failed(format!(
                 "{error}; allow `create` and `patch` on it, see the README for the rights that are needed"
             )),
@@ -174,6 +175,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         | ClusterError::Outdated { .. }
         | ClusterError::Held { .. }
         | ClusterError::Claims(_)
+        | ClusterError::Unsaved { .. }
         | ClusterError::Locked { .. } => "",
     }
 }

@@ -6,21 +6,21 @@ use super::Common;
 use super::failure::Failure;
 use crate::cluster::live::LiveCluster;
 use crate::cluster::{
-    Cluster, ClusterError, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening, Seen, Write, WriteError,
-    Written,
+    Cluster, ClusterError, Durability, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening, Saved, Seen, Write,
+    WriteError, Written,
 };
 use crate::observed::ObservedKind;
 
 /// A cluster of either sort.
 pub(super) enum Target {
-    File(FileCluster),
+    File(Box<FileCluster>),
     Live(LiveCluster),
 }
 
 impl Target {
     pub(super) async fn open(common: &Common, opening: Opening) -> Result<Target, Failure> {
         if let Some(path) = &common.cluster {
-            return Ok(Target::File(FileCluster::open(path, opening)?));
+            return Ok(Target::File(Box::new(FileCluster::open(path, opening)?)));
         }
         Ok(Target::Live(LiveCluster::connect(common.connection(common.patience)).await?))
     }
@@ -58,6 +58,20 @@ impl Cluster for Target {
         match self {
             Target::File(cluster) => cluster.now(),
             Target::Live(cluster) => cluster.now(),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        match self {
+            Target::File(cluster) => cluster.durability(),
+            Target::Live(cluster) => cluster.durability(),
+        }
+    }
+
+    async fn save(&self) -> Result<Saved, ClusterError> {
+        match self {
+            Target::File(cluster) => cluster.save().await,
+            Target::Live(cluster) => cluster.save().await,
         }
     }
 

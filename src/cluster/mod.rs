@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError, Understood};
 
-pub use file::{FileCluster, Opening, replace as replace_file, replace_private as replace_private_file};
+pub use file::{FileCluster, Opening, open_regular, replace as replace_file, replace_private as replace_private_file};
 pub use follow::{Follow, Following, Notice, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use mirror::{Direct, Mirror, Rollback, Snapshot, Touched};
@@ -107,6 +107,14 @@ pub enum ClusterError {
         /// What is wrong with it.
         message: String,
     },
+    /// The file that keeps the cluster takes no writes.
+    #[error("cluster file {path} cannot be written, and stays as it is: {message}")]
+    Unsaved {
+        /// The file.
+        path: String,
+        /// Why.
+        message: String,
+    },
     /// Another process applies to the same file.
     #[error("cluster file {path} is in use by another apply")]
     Locked {
@@ -174,6 +182,24 @@ pub trait Listener: Send {
     }
 }
 
+/// When a write is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is answered.
+    Answered,
+    /// When it is saved with others, see [`Cluster::save`].
+    Saved,
+}
+
+/// How far writes are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// All that were answered are.
+    All,
+    /// Some wait for others.
+    Some,
+}
+
 /// Where objects are read and written.
 pub trait Cluster: Sync {
     /// Gives every object of a kind to `listener`, from one consistent list of that moment. `namespace` is where Cilium's settings
@@ -194,6 +220,16 @@ pub trait Cluster: Sync {
 
     /// The time, by the clock that freed blocks rest by.
     fn now(&self) -> Timestamp;
+
+    /// When its writes are durable.
+    fn durability(&self) -> Durability {
+        Durability::Answered
+    }
+
+    /// Makes writes durable if enough of them wait for it.
+    fn save(&self) -> impl Future<Output = Result<Saved, ClusterError>> + Send {
+        async { Ok(Saved::All) }
+    }
 
     /// Makes all writes durable; without effect where each write is durable by itself.
     fn finish(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;

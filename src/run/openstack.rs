@@ -12,7 +12,8 @@ use serde::Deserialize;
 use tokio::task::spawn_blocking;
 
 use crate::cluster::{
-    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved, Seen, Target, Write,
+    WriteError, Written,
 };
 use crate::desired::{AddressPairs, Desired};
 use crate::net::Block;
@@ -220,6 +221,14 @@ impl<C: Cluster> Cluster for WithPorts<C> {
 
     fn now(&self) -> Timestamp {
         self.cluster.now()
+    }
+
+    fn durability(&self) -> Durability {
+        self.cluster.durability()
+    }
+
+    async fn save(&self) -> Result<Saved, ClusterError> {
+        self.cluster.save().await
     }
 
     async fn finish(&self) -> Result<(), ClusterError> {

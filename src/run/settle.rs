@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::prepare::{Prepared, prepare};
 use super::{Job, observe_and_plan};
 use crate::apply::{Event, HeldBack, Outcome, Stop, apply};
-use crate::cluster::{Cluster, ClusterError, WriteError};
+use crate::cluster::{Cluster, ClusterError, Durability, Saved, WriteError};
 use crate::model::ServiceName;
 use crate::observed::{Observed, ObservedKind};
 use crate::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, node_changes, shows};
@@ -20,8 +20,8 @@ use crate::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, no
 /// seconds at most.
 const IDLE_ROUNDS: usize = 5;
 
-/// Changes whose blocks are claimed together unless somebody has a reason for another number: few replacements of the claims, and an
-/// object that stays below the 1 MiB of a ConfigMap with two batches in it, at some 300 bytes for a node with two blocks.
+/// Changes whose blocks are claimed together unless there is a reason for another number, and as far as they fit into the object: few
+/// replacements of the claims, of which two batches fit at some 300 bytes for a node with two blocks.
 pub const BATCH: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// Every change with its outcome.
@@ -29,6 +29,15 @@ pub const BATCH: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 pub struct Applied {
     /// In the order of the plan.
     pub outcomes: Vec<(Change, Outcome)>,
+    /// Places of those that are applied and not durable yet. Of these, nobody has been told.
+    unsaved: Vec<usize>,
+}
+
+impl From<Vec<Change>> for Applied {
+    fn from(approved: Vec<Change>) -> Applied {
+        let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
+        Applied { outcomes, unsaved: Vec::new() }
+    }
 }
 
 impl Applied {
@@ -59,15 +68,33 @@ impl Applied {
         }
     }
 
-    /// Nothing of it was made durable.
-    fn forget(&mut self, error: &ClusterError) {
-        // Neutron has what it was told.
-        let is_kept = |change: &Change| !matches!(change, Change::Port(_));
-        let lost = self.outcomes.iter_mut().filter(|(change, outcome)| *outcome == Outcome::Applied && is_kept(change));
-        for (_, outcome) in lost {
-            *outcome = Outcome::Refused(format!("it was not saved: {error}"));
+    /// Notes outcomes of changes, by place. What is not durable yet waits for [`Applied::tell_of_saved`].
+    fn note(&mut self, outcomes: impl Iterator<Item = (usize, Change, Outcome)>, durability: Durability) {
+        for (place, change, outcome) in outcomes {
+            if is_unsaved(durability, &change, &outcome) {
+                self.unsaved.push(place);
+            }
+            self.outcomes[place] = (change, outcome);
         }
     }
+
+    fn tell_of_saved(&mut self, on_event: &mut (dyn FnMut(Event<'_>) + Send)) {
+        for place in self.unsaved.drain(..) {
+            let (change, outcome) = &self.outcomes[place];
+            on_event(Event::Finished { change, outcome });
+        }
+    }
+
+    fn forget_unsaved(&mut self, error: &ClusterError) {
+        for place in self.unsaved.drain(..) {
+            self.outcomes[place].1 = Outcome::Refused(format!("it was not saved: {error}"));
+        }
+    }
+}
+
+/// Whether a change is applied and may still be lost. Neutron has what it was told.
+fn is_unsaved(durability: Durability, change: &Change, outcome: &Outcome) -> bool {
+    durability == Durability::Saved && *outcome == Outcome::Applied && !matches!(change, Change::Port(_))
 }
 
 /// What becomes of changes that lost a race.
@@ -104,13 +131,11 @@ pub async fn apply_until_settled<C: Cluster>(
     sending: &mut Sending<'_>,
 ) -> (Applied, Option<ClusterError>) {
     if let Some(blind) = blind_for_claims(&observed) {
-        let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
-        return (Applied { outcomes }, Some(blind));
+        return (Applied::from(approved), Some(blind));
     }
     let named = lost(&effects(&approved, &observed));
     let mut due: Vec<(usize, Change)> = approved.iter().cloned().enumerate().collect();
-    let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
-    let mut applied = Applied { outcomes };
+    let mut applied = Applied::from(approved);
     let mut failure = None;
     let mut idle = 0;
     while idle < IDLE_ROUNDS {
@@ -130,9 +155,12 @@ pub async fn apply_until_settled<C: Cluster>(
         };
         idle = if applied.applied() > before { 0 } else { idle + 1 };
     }
-    if let Err(error) = cluster.finish().await {
-        applied.forget(&error);
-        failure = Some(error);
+    match cluster.finish().await {
+        Ok(()) => applied.tell_of_saved(sending.on_event),
+        Err(error) => {
+            applied.forget_unsaved(&error);
+            failure = Some(error);
+        }
     }
     (applied, failure)
 }
@@ -191,29 +219,28 @@ async fn round<C: Cluster>(
     let mut ledger = Ledger::new(cluster, observed, job.loaded);
     let mut batches = due.chunks(sending.batch.get());
     let mut next = batches.next();
-    let mut claimed = None;
+    let mut claimed = Vec::new();
     let mut held_back = HeldBack::default();
     loop {
-        let (places, changes): (Vec<usize>, Vec<Change>) = claimed.take().unwrap_or_default();
         let batch = next.filter(|_| !sending.stop.is_requested());
-        let writing = apply(cluster, &changes, sending.parallelism, sending.stop, &mut held_back, sending.on_event);
+        let (parallelism, writable) = (sending.parallelism, std::mem::take(&mut claimed));
+        let writing = send(cluster, writable, applied, sending, &mut held_back);
         let claiming = async {
             match batch {
-                Some(batch) => Some(claim(cluster, &mut ledger, batch, sending.parallelism).await),
+                Some(batch) => Some(claim(cluster, &mut ledger, batch, parallelism).await),
                 None => None,
             }
         };
-        let (outcomes, outcome) = join(writing, claiming).await;
-        let done = changes.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
-        ledger.settle(node_changes(done.map(|(change, _)| change)));
-        for ((place, change), outcome) in places.into_iter().zip(changes).zip(outcomes) {
-            applied.outcomes[place] = (change, outcome);
+        let (done, outcome) = join(writing, claiming).await;
+        ledger.settle(node_changes(done.iter()));
+        if let Err(error) = save(cluster, applied, sending).await {
+            return Some(error);
         }
         match outcome {
             Some(Ok(Claimed { writable, beaten, refused })) => {
                 refused.into_iter().for_each(|(place, why)| applied.outcomes[place].1 = Outcome::Refused(why));
                 beaten.into_iter().for_each(|(place, why)| applied.supersede(place, &why));
-                claimed = Some(writable.into_iter().unzip());
+                claimed = writable;
                 next = batches.next();
             }
             Some(Err(WriteError::Superseded(_))) => {
@@ -227,6 +254,38 @@ async fn round<C: Cluster>(
     }
     ledger.close().await;
     None
+}
+
+/// Writes what is claimed and notes the outcomes. Gives the changes that were applied.
+async fn send<C: Cluster>(
+    cluster: &C,
+    claimed: Vec<(usize, Change)>,
+    applied: &mut Applied,
+    sending: &mut Sending<'_>,
+    held_back: &mut HeldBack,
+) -> Vec<Change> {
+    let (places, changes): (Vec<usize>, Vec<Change>) = claimed.into_iter().unzip();
+    let durability = cluster.durability();
+    let mut on_event = |event: Event<'_>| {
+        let Event::Finished { change, outcome } = event;
+        if !is_unsaved(durability, change, outcome) {
+            (sending.on_event)(event);
+        }
+    };
+    let outcomes = apply(cluster, &changes, sending.parallelism, sending.stop, held_back, &mut on_event).await;
+    let done = changes.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
+    let done = done.map(|(change, _)| change.clone()).collect();
+    let noted = places.into_iter().zip(changes).zip(outcomes);
+    applied.note(noted.map(|((place, change), outcome)| (place, change, outcome)), durability);
+    done
+}
+
+/// Saves if that is worth it, and tells of what is durable then.
+async fn save<C: Cluster>(cluster: &C, applied: &mut Applied, sending: &mut Sending<'_>) -> Result<(), ClusterError> {
+    if cluster.save().await? == Saved::All {
+        applied.tell_of_saved(sending.on_event);
+    }
+    Ok(())
 }
 
 /// Observes again when writes were superseded. One that the object shows by now, because an answer got lost on the way or another apply

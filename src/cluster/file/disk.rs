@@ -1,68 +1,230 @@
 //! The file on disk: locked while it is written, and replaced in one step.
 
-use std::fs::{File, Permissions, TryLockError};
-use std::io::Write as _;
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs::{File, Metadata, Permissions, TryLockError};
+use std::io::{Error, ErrorKind, Result, Write as _};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use super::super::ClusterError;
 use super::Opening;
 
-/// Opens the file, locked for writing where that is asked. The lock belongs to the file that the name leads to at the end:
-/// a process that waited for the one before it must not write to what that one replaced.
-pub(super) fn open_file(path: &Path, opening: Opening) -> Result<(File, bool), ClusterError> {
-    let fault = |error: &dyn std::fmt::Display| ClusterError::File {
-        path: path.display().to_string(),
-        message: error.to_string(),
-    };
-    let file = File::open(path).map_err(|error| fault(&error))?;
+/// The lock on a cluster file. It belongs to the file that the name leads to: a process that waited for the one before it must not write
+/// to what that one replaced.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    /// A child process that another thread is starting has the file open too, until it runs its program.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+impl Lock {
+    fn take(file: File) -> std::result::Result<Lock, TryLockError> {
+        file.try_lock()?;
+        Ok(Lock(file))
+    }
+}
+
+/// Opens the file, locked for writing where that is asked.
+pub(super) fn open_file(path: &Path, opening: Opening) -> std::result::Result<(File, Option<Lock>), ClusterError> {
+    let locked = || ClusterError::Locked { path: path.display().to_string() };
+    let fault = |error: Error| ClusterError::File { path: path.display().to_string(), message: error.to_string() };
+    let file = open_regular(path).map_err(fault)?;
     if opening == Opening::Read {
-        return Ok((file, false));
+        return Ok((file, None));
     }
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(ClusterError::Locked { path: path.display().to_string() }),
-        Err(TryLockError::Error(error)) => return Err(fault(&error)),
+    let lock = match file.try_clone().map_err(TryLockError::Error).and_then(Lock::take) {
+        Ok(lock) => lock,
+        Err(TryLockError::WouldBlock) => return Err(locked()),
+        Err(TryLockError::Error(error)) => return Err(fault(error)),
+    };
+    if !is_same(&file, path).map_err(fault)? {
+        return Err(locked());
     }
-    let same = same_file(&file, path).map_err(|error| fault(&error))?;
-    if same == Identity::Replaced {
-        return Err(ClusterError::Locked { path: path.display().to_string() });
-    }
-    Ok((file, true))
+    remove_leftovers(path);
+    Ok((file, Some(lock)))
 }
 
-#[derive(PartialEq, Eq)]
-enum Identity {
-    Same,
-    Replaced,
+/// Opens a regular file. Anything else may have no end, and opening a pipe waits for its other end.
+///
+/// # Errors
+/// The file cannot be opened, or is not a regular one.
+pub fn open_regular(path: &Path) -> Result<File> {
+    let refuse_others = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
+    };
+    std::fs::metadata(path).and_then(refuse_others)?;
+    File::open(path)
 }
 
-fn same_file(file: &File, path: &Path) -> std::io::Result<Identity> {
+fn is_same(file: &File, path: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let (open, named) = (file.metadata()?, std::fs::metadata(path)?);
-    Ok(if (open.dev(), open.ino()) == (named.dev(), named.ino()) { Identity::Same } else { Identity::Replaced })
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
-/// Replaces a file in one step: a reader sees the old or the new content, never a part. The mode stays; a new file has mode 0600.
-pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mode = std::fs::metadata(path).map(|metadata| metadata.permissions());
-    replace_with_mode(path, text, mode.ok())
+/// Replaces a file in one step: a reader sees the old or the new content, never a part, and so does a machine that loses its power. The mode
+/// stays; a new file has mode 0600.
+///
+/// # Errors
+/// Nothing was replaced.
+pub fn replace(path: &Path, text: &str) -> Result<()> {
+    Replacement::of(path)?.write(text, mode_of(path))?.persist()
 }
 
 /// The same, and the file has mode 0600 from its first byte on, whatever mode it had.
-pub fn replace_private(path: &Path, text: &str) -> std::io::Result<()> {
-    replace_with_mode(path, text, None)
+///
+/// # Errors
+/// As for [`replace`].
+pub fn replace_private(path: &Path, text: &str) -> Result<()> {
+    Replacement::of(path)?.write(text, None)?.persist()
 }
 
-fn replace_with_mode(path: &Path, text: &str, mode: Option<Permissions>) -> std::io::Result<()> {
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // It is made with mode 0600.
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    temporary.write_all(text.as_bytes())?;
-    if let Some(mode) = mode {
-        temporary.as_file().set_permissions(mode)?;
+/// The same of a locked file; the lock goes over to the new one before others can see it.
+pub(super) fn replace_locked(path: &Path, text: &str, lock: &mut Option<Lock>) -> Result<()> {
+    if let Some(Lock(file)) = lock
+        && !is_same(file, path)?
+    {
+        return Err(Error::other("another program has replaced it"));
     }
-    temporary.as_file().sync_all()?;
-    temporary.persist(&target).map_err(|error| error.error)?;
+    let replacement = Replacement::of(path)?.write(text, mode_of(path))?;
+    let next = Lock::take(replacement.file.as_file().try_clone()?).map_err(Error::from)?;
+    replacement.persist()?;
+    *lock = Some(next);
     Ok(())
+}
+
+fn mode_of(path: &Path) -> Option<Permissions> {
+    std::fs::metadata(path).ok().map(|metadata| metadata.permissions())
+}
+
+/// A file that takes the place of another one.
+struct Replacement {
+    target: PathBuf,
+    folder: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Replacement {
+    fn of(path: &Path) -> Result<Replacement> {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let folder = folder_of(&target).to_owned();
+        // It is made with mode 0600.
+        let file = tempfile::Builder::new().prefix(&prefix(&target)).tempfile_in(&folder)?;
+        Ok(Replacement { target, folder, file })
+    }
+
+    fn write(mut self, text: &str, mode: Option<Permissions>) -> Result<Replacement> {
+        self.file.as_file_mut().write_all(text.as_bytes())?;
+        if let Some(mode) = mode {
+            self.file.as_file().set_permissions(mode)?;
+        }
+        self.file.as_file().sync_all()?;
+        Ok(self)
+    }
+
+    fn persist(self) -> Result<()> {
+        let Replacement { target, folder, file } = self;
+        file.persist(&target).map_err(|error| error.error)?;
+        // Not every file system can do this, and those that cannot need not.
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// How files begin that are to take the place of this one.
+fn prefix(target: &Path) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(target.file_name().unwrap_or_default());
+    prefix.push(".cilium-ipam-");
+    prefix
+}
+
+/// Removes what killed processes have left beside a file. Its lock must be held: what another process is writing stays.
+fn remove_leftovers(path: &Path) {
+    let Ok(target) = std::fs::canonicalize(path) else { return };
+    let prefix = prefix(&target);
+    let entries = std::fs::read_dir(folder_of(&target)).into_iter().flatten().flatten();
+    let is_ours = |name: OsString| name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+    for entry in entries.filter(|entry| is_ours(entry.file_name())) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.json");
+        std::fs::write(&path, "old").unwrap();
+        (folder, path)
+    }
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<OsString> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_holder_whatever_a_child_has_inherited() {
+        let (_folder, path) = file();
+        let (_, lock) = open_file(&path, Opening::Write).unwrap();
+        // As a fork has it.
+        let inherited = lock.as_ref().unwrap().0.try_clone().unwrap();
+        assert!(matches!(open_file(&path, Opening::Write), Err(ClusterError::Locked { .. })));
+        drop(lock);
+        open_file(&path, Opening::Write).unwrap();
+        drop(inherited);
+    }
+
+    #[test]
+    fn a_lock_holds_over_a_replacement() {
+        let (folder, path) = file();
+        let (_, mut lock) = open_file(&path, Opening::Write).unwrap();
+        for text in ["new", "newer"] {
+            replace_locked(&path, text, &mut lock).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            assert!(matches!(open_file(&path, Opening::Write), Err(ClusterError::Locked { .. })));
+        }
+        assert_eq!(names(folder.path()), ["cluster.json"]);
+        drop(lock);
+        open_file(&path, Opening::Write).unwrap();
+    }
+
+    #[test]
+    fn what_another_program_has_put_there_is_not_replaced() {
+        let (folder, path) = file();
+        let (_, mut lock) = open_file(&path, Opening::Write).unwrap();
+        std::fs::write(folder.path().join("other"), "theirs").unwrap();
+        std::fs::rename(folder.path().join("other"), &path).unwrap();
+        assert!(replace_locked(&path, "new", &mut lock).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn what_a_kill_has_left_goes_with_the_next_opening() {
+        let (folder, path) = file();
+        let left = Replacement::of(&path).unwrap().write("half", None).unwrap();
+        let (_, left) = left.file.keep().unwrap();
+        std::fs::write(folder.path().join(".other.json.cilium-ipam-123456"), "").unwrap();
+        open_file(&path, Opening::Read).unwrap();
+        assert!(left.exists());
+        open_file(&path, Opening::Write).unwrap();
+        assert_eq!(names(folder.path()), [".other.json.cilium-ipam-123456", "cluster.json"]);
+    }
 }

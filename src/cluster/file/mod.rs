@@ -5,32 +5,34 @@
 
 mod disk;
 mod items;
+mod place;
+mod save;
+mod state;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::rules::{patched, version_of};
-use super::write::guard;
 use super::{
-    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved, Seen, Write,
+    WriteError, Written,
 };
-use crate::claims::Claims;
 use crate::model::grouped_digits;
-use crate::observed::{CLAIMS_KEY, CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind};
+use crate::observed::ObservedKind;
 use disk::open_file;
 use items::{ItemHead, List};
-use text::{json_to_yaml, pretty, yaml_to_json};
+use place::Place;
+use state::{Base, State};
+use text::yaml_to_json;
 
-pub use disk::{replace, replace_private};
+pub use disk::{open_regular, replace, replace_private};
 
 /// Why a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +48,11 @@ pub enum Opening {
 pub struct FileCluster {
     path: PathBuf,
     format: Format,
-    /// Holds the lock as long as the cluster lives.
-    _locked: Option<File>,
     /// The whole file as JSON.
     json: String,
     places: Vec<(Place, Range<usize>)>,
+    /// Numbers of the objects that can be written.
+    index: BTreeMap<Place, usize>,
     items: Range<usize>,
     state: Mutex<State>,
 }
@@ -61,59 +63,6 @@ enum Format {
     Yaml,
 }
 
-/// What tells objects apart.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    kind: ObservedKind,
-    namespace: String,
-    name: String,
-}
-
-impl Place {
-    fn new(kind: ObservedKind, namespace: &str, name: &str) -> Place {
-        let namespace = match kind {
-            ObservedKind::Service if namespace.is_empty() => "default",
-            ObservedKind::Service | ObservedKind::CiliumNodeConfig => namespace,
-            // Of a kind without namespaces it says nothing, and of the others there is one object.
-            _ => "",
-        };
-        Place { kind, namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-
-    /// Of these kinds every object counts by itself, so a second one of the same name would hide the first.
-    fn is_unique(&self) -> bool {
-        use ObservedKind::{CiliumNode, CiliumNodeConfig, Claims, LoadBalancerPool, Node, PodIpPool, Service};
-        matches!(self.kind, Node | CiliumNode | CiliumNodeConfig | Claims | LoadBalancerPool | PodIpPool | Service)
-    }
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Objects that were written, by place.
-    changed: BTreeMap<usize, Value>,
-    /// Objects with the identity that an API server would have given them; the file does not get it unless they are written.
-    identified: BTreeMap<usize, Value>,
-    /// Objects that the file did not have.
-    created: Vec<(Place, Value)>,
-    /// Objects that are gone, by place.
-    deleted: BTreeSet<usize>,
-    resource_version: u64,
-}
-
-impl State {
-    /// The object as it is after a write.
-    fn next_version(&mut self, mut object: Value) -> Result<Value, WriteError> {
-        let next = self.resource_version.checked_add(1);
-        self.resource_version = next.ok_or_else(|| WriteError::Refused("no resourceVersion is left".to_owned()))?;
-        object["metadata"]["resourceVersion"] = json!(self.resource_version.to_string());
-        Ok(object)
-    }
-
-    fn object(&self, place: usize) -> Option<&Value> {
-        self.changed.get(&place).or(self.identified.get(&place))
-    }
-}
-
 impl FileCluster {
     /// Reads a cluster file.
     ///
@@ -121,7 +70,7 @@ impl FileCluster {
     /// A file that cannot be read, is no list, or is being written by another process.
     pub fn open(path: &Path, opening: Opening) -> Result<FileCluster, ClusterError> {
         let fault = |message: String| ClusterError::File { path: path.display().to_string(), message };
-        let (mut file, locked) = open_file(path, opening)?;
+        let (mut file, lock) = open_file(path, opening)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|error| fault(error.to_string()))?;
         if text.starts_with('\u{feff}') {
@@ -132,17 +81,17 @@ impl FileCluster {
             Format::Json => text,
             Format::Yaml => yaml_to_json(&text).map_err(fault)?,
         };
-        let _locked = locked.then_some(file);
         let mut cluster = FileCluster {
             path: path.to_owned(),
             format,
-            _locked,
             json,
             places: Vec::new(),
+            index: BTreeMap::new(),
             items: 0..0,
             state: Mutex::default(),
         };
         cluster.locate_items().map_err(fault)?;
+        cluster.state().lock = lock;
         Ok(cluster)
     }
 
@@ -172,7 +121,7 @@ impl FileCluster {
         }
         self.items = self.place_of(list.items);
         (self.places, self.state) = (places, Mutex::new(state));
-        self.refuse_duplicates()
+        self.index_objects()
     }
 
     /// Where a part of the file stands in it.
@@ -200,120 +149,28 @@ impl FileCluster {
         Ok(())
     }
 
-    fn refuse_duplicates(&self) -> Result<(), String> {
-        let mut names: Vec<&Place> = self.places.iter().map(|(place, _)| place).filter(|p| p.is_unique()).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => {
-                let kind = pair[0].kind.api_version_and_kind().1;
-                Err(format!("{kind} `{}` is there twice", pair[0].name.escape_debug()))
+    fn index_objects(&mut self) -> Result<(), String> {
+        for (index, (place, _)) in self.places.iter().enumerate().filter(|(_, (place, _))| place.is_unique()) {
+            if self.index.insert(place.clone(), index).is_some() {
+                let kind = place.kind.api_version_and_kind().1;
+                return Err(format!("{kind} `{}` is there twice", place.name.escape_debug()));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Where an object of the file stands, unless it was deleted.
-    fn index_of(&self, state: &State, place: &Place) -> Option<usize> {
-        let mut places = self.places.iter().enumerate();
-        places.find(|(index, (there, _))| there == place && !state.deleted.contains(index)).map(|(index, _)| index)
+impl Base for FileCluster {
+    fn index(&self, place: &Place) -> Option<usize> {
+        self.index.get(place).copied()
     }
 
-    fn object_at(&self, state: &State, index: usize) -> Result<Value, WriteError> {
-        match state.object(index) {
-            Some(object) => Ok(object.clone()),
-            None => serde_json::from_str(&self.json[self.places[index].1.clone()])
-                .map_err(|error| WriteError::Refused(error.to_string())),
-        }
-    }
-
-    fn patch(&self, place: &Place, patch: &Value) -> Result<Written, WriteError> {
-        let mut state = self.state();
-        if let Some(index) = state.created.iter().position(|(there, _)| there == place) {
-            let object = patched(&state.created[index].1, patch)?;
-            let object = state.next_version(object)?;
-            let version = version_of(&object);
-            state.created[index].1 = object;
-            return Ok(Written { version });
-        }
-        let index = self.index_of(&state, place).ok_or_else(|| gone(place))?;
-        let object = patched(&self.object_at(&state, index)?, patch)?;
-        let object = state.next_version(object)?;
-        let version = version_of(&object);
-        state.changed.insert(index, object);
-        Ok(Written { version })
-    }
-
-    fn create(&self, place: Place, object: &Value) -> Result<Written, WriteError> {
-        let mut state = self.state();
-        let is_created = state.created.iter().any(|(there, _)| *there == place);
-        if is_created || self.index_of(&state, &place).is_some() {
-            let message = format!("{} \"{}\" already exists", place.kind.resource(), place.name);
-            return Err(WriteError::Superseded(message));
-        }
-        let mut object = object.clone();
-        let uid = items::uid_of(object["kind"].as_str().unwrap_or_default(), "", &place.name);
-        object["metadata"]["uid"] = json!(uid);
-        object["metadata"]["creationTimestamp"] = json!(self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let object = state.next_version(object)?;
-        let version = version_of(&object);
-        state.created.push((place, object));
-        Ok(Written { version })
-    }
-
-    fn delete(&self, place: &Place, version: &ObjectVersion) -> Result<Written, WriteError> {
-        let mut state = self.state();
-        let guard = json!({"metadata": guard(version)});
-        if let Some(index) = state.created.iter().position(|(there, _)| there == place) {
-            patched(&state.created[index].1, &guard)?;
-            state.created.remove(index);
-        } else {
-            let index = self.index_of(&state, place).ok_or_else(|| gone(place))?;
-            patched(&self.object_at(&state, index)?, &guard)?;
-            state.deleted.insert(index);
-        }
-        Ok(Written { version: ObjectVersion::default() })
-    }
-
-    /// The file with all changes in place.
-    fn render(&self, state: &State) -> Result<String, String> {
-        let mut text = String::with_capacity(self.json.len() + state.changed.len() * 200);
-        let mut at = 0;
-        for (index, (_, place)) in self.places.iter().enumerate() {
-            if state.deleted.contains(&index) {
-                text.push_str(&self.json[at..place.start]);
-                at = place.end + cut_comma(&mut text, &self.json[place.end..]);
-            } else if let Some(object) = state.changed.get(&index) {
-                text.push_str(&self.json[at..place.start]);
-                text.push_str(&pretty(object).map_err(|error| error.to_string())?);
-                at = place.end;
-            }
-        }
-        let end = self.items.end - 1;
-        text.push_str(self.json[at.min(end)..end].trim_end());
-        for (_, object) in state.created.iter().filter(|(_, object)| is_worth_keeping(object)) {
-            text.push_str(if text.trim_end().ends_with('[') { "\n        " } else { ",\n        " });
-            text.push_str(&pretty(object).map_err(|error| error.to_string())?);
-        }
-        text.push_str(&self.json[self.json[..end].trim_end().len()..]);
-        match self.format {
-            Format::Json => Ok(text),
-            Format::Yaml => json_to_yaml(&text),
-        }
-    }
-
-    fn save(&self) -> Result<(), ClusterError> {
-        let fault = |message: String| ClusterError::File { path: self.path.display().to_string(), message };
-        let state = self.state();
-        let is_created = state.created.iter().any(|(_, object)| is_worth_keeping(object));
-        if state.changed.is_empty() && state.deleted.is_empty() && !is_created {
-            return Ok(());
-        }
-        let text = self.render(&state).map_err(fault)?;
-        replace(&self.path, &text).map_err(|error| fault(error.to_string()))
+    fn object(&self, index: usize) -> Result<Value, serde_json::Error> {
+        serde_json::from_str(&self.json[self.places[index].1.clone()])
     }
 }
 
@@ -341,23 +198,13 @@ impl Cluster for FileCluster {
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        let place = match &write.target {
-            Target::Node(name) => Place::new(ObservedKind::Node, "", name.as_str()),
-            Target::CiliumNode(name) => Place::new(ObservedKind::CiliumNode, "", name.as_str()),
-            Target::NodeConfig(_, namespace, name) => Place::new(ObservedKind::CiliumNodeConfig, namespace, name),
-            Target::PodPool(name) => Place::new(ObservedKind::PodIpPool, "", name),
-            Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
-            Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
-            Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
-            Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => {
-                return Err(WriteError::Refused("a file keeps none of these".to_owned()));
-            }
-        };
+        let place = Place::of(&write.target)?;
+        let mut state = self.state();
         match &write.operation {
             // Nothing tells who owns a field here, and what an apply does not name stays, as with a patch.
-            Operation::Patch(patch) | Operation::Apply(patch) => self.patch(&place, patch),
-            Operation::Create(object) => self.create(place, object),
-            Operation::Delete(version) => self.delete(&place, version),
+            Operation::Patch(patch) | Operation::Apply(patch) => state.patch(self, &place, patch),
+            Operation::Create(object) => state.create(self, place, object, self.now()),
+            Operation::Delete(version) => state.delete(self, &place, version),
         }
     }
 
@@ -369,28 +216,15 @@ impl Cluster for FileCluster {
         Timestamp::now()
     }
 
+    fn durability(&self) -> Durability {
+        Durability::Saved
+    }
+
+    async fn save(&self) -> Result<Saved, ClusterError> {
+        self.save_if_worth_it()
+    }
+
     async fn finish(&self) -> Result<(), ClusterError> {
-        self.save()
+        self.save_all()
     }
-}
-
-fn gone(place: &Place) -> WriteError {
-    WriteError::Superseded(format!("{} \"{}\" not found", place.kind.resource(), place.name))
-}
-
-/// Takes away the comma before an item that is cut out; of the first item the one behind it, whose length is the answer.
-fn cut_comma(before: &mut String, behind: &str) -> usize {
-    before.truncate(before.trim_end().len());
-    if before.ends_with(',') {
-        before.pop();
-        return 0;
-    }
-    let rest = behind.trim_start();
-    let skipped = behind.len() - rest.len();
-    rest.strip_prefix(',').map_or(0, |rest| skipped + 1 + (rest.len() - rest.trim_start().len()))
-}
-
-/// Claims that are over leave nothing behind in a file that had none.
-fn is_worth_keeping(created: &Value) -> bool {
-    created["data"][CLAIMS_KEY] != json!(Claims::default().to_json())
 }
