@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,13 +9,14 @@ use super::apply_report::{failure_of, report, summary};
 use super::duration::duration;
 use super::failure::Failure;
 use super::files::Revision;
+use super::interruption::Interruption;
 use super::plan_file::{self, Expectation, Made};
 use super::progress::Progress;
 use super::rails::Rails;
 use super::target::Target;
 use super::undo_file::{Undo, UndoFile};
 use super::{Common, Format, Reached, approval, load_valid, output};
-use crate::apply::{Event, Stop};
+use crate::apply::Event;
 use crate::cluster::{ClusterError, LockRecord, Opening};
 use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
@@ -149,10 +149,11 @@ async fn locked(
     if !changes.is_empty() && !arguments.is_approved(saved) {
         approval::ask(intent, common).await?;
     }
+    let interruption = Interruption::listen()?;
     let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
     undo.write_beforehand(&changes, &job.loaded.desired, &observed)?;
     // With nothing to write it still puts claims to rest that nobody has any more.
-    let (applied, failure) = send(arguments, cluster, &job, observed.clone(), changes).await;
+    let (applied, failure) = send(arguments, cluster, &job, observed.clone(), changes, &interruption).await;
     let undo_plan = undo.keep_applied(&applied, &job.loaded.desired, &observed);
     finish(arguments, &applied, failure, undo_plan)
 }
@@ -254,27 +255,19 @@ async fn send(
     job: &Job<'_>,
     observed: Observed,
     changes: Vec<Change>,
+    interruption: &Interruption,
 ) -> (Applied, Option<ClusterError>) {
-    let stop = Arc::new(Stop::default());
-    let interrupted = stop.clone();
-    let watcher = tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            output::warn("\nstopping: writes that are under way are waited for");
-            interrupted.request();
-        }
-    });
     let mut progress = Progress::new(changes.len());
     let mut on_event = |event: Event<'_>| progress.event(&event);
     let mut sending = Sending {
         batch: BATCH,
         parallelism: arguments.parallelism,
         lost_races: LostRaces::PlannedAgain,
-        stop: &stop,
+        stop: interruption.stop(),
         on_event: &mut on_event,
     };
     let result = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
     progress.finish();
-    watcher.abort();
     result
 }
 

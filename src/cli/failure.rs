@@ -138,6 +138,11 @@ impl Failure {
     }
 }
 
+/// Ends the program at once, with the exit code that a shell gives a program which a signal has ended.
+pub(super) fn end_by_signal(signal: i32) -> ! {
+    std::process::exit(128 + signal)
+}
+
 /// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are pending.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     // With the colours that the streams may want.

@@ -9,6 +9,7 @@ mod duration;
 mod explain;
 mod failure;
 mod files;
+mod interruption;
 mod news;
 mod openstack;
 mod operator;

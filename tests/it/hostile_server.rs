@@ -10,7 +10,7 @@ use super::support::{Folder, Ran, pool};
 type Answer = dyn Fn(&str, &str) -> (u16, String) + Send + Sync;
 
 /// Serves canned answers on loopback until the test's process ends, and gives a folder with a kubeconfig for it.
-fn serve(answer: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Folder {
+pub fn serve(answer: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Folder {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let answer: Arc<Answer> = Arc::new(answer);
@@ -53,12 +53,12 @@ fn connection(stream: TcpStream, answer: &Answer) -> Option<()> {
 }
 
 /// What a server says to a write that it accepts.
-fn accepted() -> (u16, String) {
+pub fn accepted() -> (u16, String) {
     (200, r#"{"metadata":{"uid":"u","resourceVersion":"2"}}"#.to_owned())
 }
 
 /// Whether a request writes a Node, rather than the claims.
-fn writes_node(method: &str, path: &str) -> bool {
+pub fn writes_node(method: &str, path: &str) -> bool {
     method == "PATCH" && path.starts_with("/api/v1/nodes/")
 }
 
@@ -67,7 +67,7 @@ fn apply(folder: &Folder) -> Ran {
 }
 
 /// What a healthy server with one node, in ipam `kubernetes`, says.
-fn healthy(method: &str, path: &str) -> (u16, String) {
+pub fn healthy(method: &str, path: &str) -> (u16, String) {
     if method != "GET" {
         return accepted();
     }

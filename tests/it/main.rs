@@ -16,6 +16,7 @@ mod explain;
 mod findings;
 mod hostile_server;
 mod hostile_text;
+mod interrupted;
 mod lb;
 mod lb_apply;
 mod lb_edits;
