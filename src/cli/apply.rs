@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::apply_report::{failure_of, report, summary};
 use super::duration::duration;
 use super::failure::Failure;
-use super::files::Revision;
+use super::files::{Revision, output_file};
 use super::interruption::Interruption;
 use super::plan_file::{self, Expectation, Made};
 use super::progress::Progress;
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     #[arg(long, conflicts_with = "lock_timeout")]
     no_lock: bool,
     /// Where the plan is written that takes this apply back; otherwise `undo-TIME.json` here. None is written where nothing can be taken back.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     undo_out: Option<PathBuf>,
     #[command(flatten)]
     expectation: Expectation,

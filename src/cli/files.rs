@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
 use crate::source::Location;
 
 /// The files.
@@ -33,4 +35,12 @@ impl Revision {
     pub(super) fn of(&self, directory: &Path) -> Location {
         Location { directory: directory.to_owned(), revision: self.revision.clone() }
     }
+}
+
+/// The name of a file that is written. Elsewhere `-` is stdout, so nobody means a file of that name.
+pub(super) fn output_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("`-` is not a file: leave this flag out to print to stdout, or name the file `./-`"),
+        false => Ok(path),
+    })
 }

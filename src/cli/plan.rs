@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::failure::Failure;
-use super::files::Files;
+use super::files::{Files, output_file};
 use super::rails::Rails;
 use super::reading::read;
 use super::validate::Report;
@@ -20,8 +20,8 @@ use crate::run::{Job, Loaded, Reach};
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
-    /// Save the plan, for `apply FILE`.
-    #[arg(long, value_name = "FILE")]
+    /// Save the plan, for `apply FILE`. `-o json` prints the same.
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
     /// Form of the plan.
     #[arg(long, short, value_enum, default_value = "human")]

@@ -1,9 +1,11 @@
 //! Plan files: read, held against what a person expects of them, and introduced before they are used.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::failure::Failure;
+use crate::cluster::open_regular;
 use crate::plan::{Intent, PlanDocument};
 use crate::render::{Paint, printable};
 
@@ -121,7 +123,8 @@ fn is_same_place(one: &Path, other: &Path) -> bool {
 /// Reads a plan file; one that is damaged or was changed is refused.
 pub(super) fn read(file: &Path) -> Result<PlanDocument, Failure> {
     let fault = |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be used: {error}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| fault(&error))?;
+    let mut text = String::new();
+    open_regular(file).and_then(|mut opened| opened.read_to_string(&mut text)).map_err(|error| fault(&error))?;
     PlanDocument::parse(&text).map_err(|error| fault(&error))
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::failure::Failure;
+use super::files::output_file;
 use super::{Common, Reached, output};
 use crate::cluster::{Opening, replace_file, snapshot};
 
@@ -10,7 +11,7 @@ use crate::cluster::{Opening, replace_file, snapshot};
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The file; stdout when absent.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
 }
 

@@ -158,3 +158,39 @@ fn a_full_disk_leaves_the_file_and_calls_nothing_written() {
     names.sort();
     assert_eq!(names, ["cluster.json", "pools"]);
 }
+
+#[test]
+fn what_is_no_file_is_refused_before_it_is_opened() {
+    let folder = folder(1);
+    for name in ["pipe", "pipe.json", "pipe.yaml"] {
+        assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
+    }
+    for (words, code) in [
+        (&["plan", "pipe", "--cluster", "cluster.json"][..], 3),
+        (&["apply", "pipe", "--cluster", "cluster.json", "--auto-approve"], 3),
+        (&["apply", "pipe.yaml", "--cluster", "cluster.json", "--auto-approve"], 3),
+        (&["apply", "pipe.json", "--cluster", "cluster.json", "--auto-approve"], 1),
+        (&["show", "pipe.json"], 1),
+        (&["plan", "--cluster", "pipe"], 8),
+        (&["apply", "--cluster", "pipe", "--auto-approve"], 8),
+    ] {
+        let ran = folder.run(words).expect(code);
+        assert!(ran.stderr.contains("not a regular file"), "{words:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_dash_is_not_taken_for_a_file() {
+    let folder = folder(1);
+    for words in [
+        &["plan", "--cluster", "cluster.json", "--out", "-"][..],
+        &["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "-"],
+        &["snapshot", "--cluster", "cluster.json", "--out", "-"],
+    ] {
+        let ran = folder.run(words).expect(1);
+        assert!(ran.stderr.contains("`-` is not a file"), "{words:?}: {}", ran.stderr);
+        assert!(!folder.join("-").exists());
+    }
+    folder.run(&["plan", "--cluster", "cluster.json", "--out", "./-"]).expect(0);
+    assert!(folder.join("-").exists());
+}
