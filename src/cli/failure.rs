@@ -52,6 +52,9 @@ impl From<ClusterError> for Failure {
         match error {
             ClusterError::Locked { .. } | ClusterError::Held { .. } => Failure::Beaten(error.to_string()),
             ClusterError::Unsaved { .. } => Failure::Failed(error.to_string()),
+            ClusterError::ClaimsFull { .. } => Failure::Failed(format!(
+                "{error}; run it again when the quarantine is over, or shorten `quarantine` in the Policy"
+            )),
             ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => Failure::Failed(format!(
                 "{error}; allow `create` and `patch` on it, see the README for the rights that are needed"
             )),
@@ -180,6 +183,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         | ClusterError::Outdated { .. }
         | ClusterError::Held { .. }
         | ClusterError::Claims(_)
+        | ClusterError::ClaimsFull { .. }
         | ClusterError::Unsaved { .. }
         | ClusterError::Locked { .. } => "",
     }

@@ -134,6 +134,16 @@ pub enum ClusterError {
     /// Without claims nothing is written.
     #[error("the claims in ConfigMap kube-system/cilium-ipam-claims cannot be kept: {0}")]
     Claims(WriteError),
+    /// The object that keeps the claims has no room for more.
+    #[error(
+        "the claims in ConfigMap kube-system/cilium-ipam-claims have no room for more: {resting} blocks are quarantined, {claimed} are claimed"
+    )]
+    ClaimsFull {
+        /// Blocks in quarantine.
+        resting: usize,
+        /// Blocks that are claimed.
+        claimed: usize,
+    },
     /// OpenStack's credentials, without which neither the addresses of pools nor the pairs of ports are known.
     #[error("OpenStack cannot be asked for subnets and ports: {0}")]
     OpenStack(String),

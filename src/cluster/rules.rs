@@ -25,7 +25,27 @@ pub(super) fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError
         let why = "node updates may not change podCIDR except from \"\" to valid".to_owned();
         return Err(WriteError::Refused(why));
     }
+    admitted(&object)?;
     Ok(object)
+}
+
+/// The most that all values of a ConfigMap have together, in bytes (`MaxSecretSize`).
+const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
+
+/// What the server has against an object, however it was written.
+///
+/// # Errors
+/// A ConfigMap that is too large.
+pub(super) fn admitted(object: &Value) -> Result<(), WriteError> {
+    if object["kind"] != "ConfigMap" {
+        return Ok(());
+    }
+    let values = object["data"].as_object().into_iter().flat_map(|data| data.values());
+    let size: usize = values.filter_map(Value::as_str).map(str::len).sum();
+    match size > LARGEST_CONFIG_MAP {
+        true => Err(WriteError::Refused(format!("[]: Too long: may not be more than {LARGEST_CONFIG_MAP} bytes"))),
+        false => Ok(()),
+    }
 }
 
 fn pod_cidrs(node: &Value) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::Loaded;
-use crate::claims::{Claims, Conflict};
+use crate::claims::{Claims, Conflict, MOST_BYTES};
 use crate::cluster::{Cluster, ClusterError, Listener, Moment, Write, WriteError};
 use crate::model::NodeName;
 use crate::net::Block;
@@ -24,6 +24,15 @@ pub(super) struct Ledger<'l, C> {
     /// What is in force.
     claims: Claims,
     version: Option<ObjectVersion>,
+}
+
+/// How many changes could be claimed.
+#[derive(Default)]
+pub(super) struct Room {
+    /// So many, from the first on.
+    pub(super) count: usize,
+    /// Those of them that must not be written, by place.
+    pub(super) conflicts: BTreeMap<usize, Conflict>,
 }
 
 /// Quarantines blocks for their nodes, whatever else is claimed: a cluster that went back in time does not show them, and they are in use.
@@ -62,11 +71,30 @@ impl<'l, C: Cluster> Ledger<'l, C> {
         Ledger { cluster, rest, revision, kept, claims: observed.claims_in_force(rest), version }
     }
 
-    /// Claims the blocks of these changes. Those whose place is in the answer must not be written.
-    pub(super) async fn claim(&mut self, changes: &[Change]) -> Result<BTreeMap<usize, Conflict>, WriteError> {
-        let (claims, conflicts) = claim_changes(&self.claims, changes, self.cluster.now(), self.rest);
-        self.replace(claims).await?;
-        Ok(conflicts)
+    /// Claims the blocks of as many of these changes as the object has room for, from the first on. None is too few to write for.
+    pub(super) async fn claim(&mut self, changes: &[Change]) -> Result<Room, WriteError> {
+        let now = self.cluster.now();
+        let before = self.claims.to_json().len();
+        let mut count = changes.len();
+        loop {
+            let (claims, conflicts) = claim_changes(&self.claims, &changes[..count], now, self.rest);
+            let size = claims.to_json().len();
+            if size <= MOST_BYTES.max(before) {
+                self.replace(claims).await?;
+                return Ok(Room { count, conflicts });
+            }
+            // About as many as fit, by what these take.
+            let fitting = count * MOST_BYTES.saturating_sub(before) / (size - before);
+            count = fitting.min(count - 1);
+            if count == 0 {
+                return Ok(Room::default());
+            }
+        }
+    }
+
+    /// Why there is no room, though nothing is being written.
+    pub(super) fn full(&self) -> ClusterError {
+        ClusterError::ClaimsFull { resting: self.claims.resting.len(), claimed: self.claims.in_flight.len() }
     }
 
     /// Changes that were applied need no claim any more; the cluster learns of it with the next replacement.

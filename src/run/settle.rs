@@ -1,13 +1,13 @@
 //! Applies until nothing is left that may be applied: a write that lost a race is planned again, and sent again only when
 //! the new plan asks for exactly what was approved.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use futures_util::future::join;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Room};
 use super::prepare::{Prepared, prepare};
 use super::{Job, observe_and_plan};
 use crate::apply::{Event, HeldBack, Outcome, Stop, apply};
@@ -186,6 +186,8 @@ struct Claimed {
     beaten: Vec<(usize, String)>,
     /// Those that the server refuses, and why.
     refused: Vec<(usize, String)>,
+    /// Those for which the object has no room yet.
+    left: Vec<(usize, Change)>,
 }
 
 async fn claim<C: Cluster>(
@@ -194,10 +196,11 @@ async fn claim<C: Cluster>(
     batch: &[(usize, Change)],
     parallelism: NonZeroUsize,
 ) -> Result<Claimed, WriteError> {
-    let Prepared { ready, beaten, refused } = prepare(cluster, batch, parallelism).await;
+    let Prepared { mut ready, beaten, refused } = prepare(cluster, batch, parallelism).await;
     let changes: Vec<Change> = ready.iter().map(|(_, change)| change.clone()).collect();
-    let conflicts = ledger.claim(&changes).await?;
-    let mut claimed = Claimed { writable: Vec::new(), beaten, refused };
+    let Room { count, conflicts } = ledger.claim(&changes).await?;
+    let left = ready.split_off(count);
+    let mut claimed = Claimed { writable: Vec::new(), beaten, refused, left };
     for (index, (place, change)) in ready.into_iter().enumerate() {
         match conflicts.get(&index) {
             Some(conflict) => claimed.beaten.push((place, conflict.to_string())),
@@ -217,18 +220,18 @@ async fn round<C: Cluster>(
     sending: &mut Sending<'_>,
 ) -> Option<ClusterError> {
     let mut ledger = Ledger::new(cluster, observed, job.loaded);
-    let mut batches = due.chunks(sending.batch.get());
-    let mut next = batches.next();
-    let mut claimed = Vec::new();
-    let mut held_back = HeldBack::default();
+    let mut due = VecDeque::from(due);
+    let (mut claimed, mut held_back) = (Vec::new(), HeldBack::default());
     loop {
-        let batch = next.filter(|_| !sending.stop.is_requested());
+        let size = if sending.stop.is_requested() { 0 } else { sending.batch.get().min(due.len()) };
+        let batch: Vec<(usize, Change)> = due.drain(..size).collect();
         let (parallelism, writable) = (sending.parallelism, std::mem::take(&mut claimed));
+        let is_alone = writable.is_empty();
         let writing = send(cluster, writable, applied, sending, &mut held_back);
         let claiming = async {
-            match batch {
-                Some(batch) => Some(claim(cluster, &mut ledger, batch, parallelism).await),
-                None => None,
+            match batch.is_empty() {
+                true => None,
+                false => Some(claim(cluster, &mut ledger, &batch, parallelism).await),
             }
         };
         let (done, outcome) = join(writing, claiming).await;
@@ -237,14 +240,19 @@ async fn round<C: Cluster>(
             return Some(error);
         }
         match outcome {
-            Some(Ok(Claimed { writable, beaten, refused })) => {
+            Some(Ok(Claimed { writable, beaten, refused, left })) => {
+                if is_alone && left.len() == batch.len() {
+                    let full = ledger.full();
+                    ledger.close().await;
+                    return Some(full);
+                }
                 refused.into_iter().for_each(|(place, why)| applied.outcomes[place].1 = Outcome::Refused(why));
                 beaten.into_iter().for_each(|(place, why)| applied.supersede(place, &why));
+                left.into_iter().rev().for_each(|change| due.push_front(change));
                 claimed = writable;
-                next = batches.next();
             }
             Some(Err(WriteError::Superseded(_))) => {
-                let left = next.into_iter().chain(batches).flatten();
+                let left = batch.iter().chain(&due);
                 left.for_each(|(place, _)| applied.supersede(*place, "another apply was faster with its claims"));
                 return None;
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::rules::{patched, version_of};
+use super::super::rules::{admitted, patched, version_of};
 use super::super::write::guard;
 use super::super::{WriteError, Written};
 use super::disk::Lock;
@@ -93,6 +93,7 @@ impl State {
             let message = format!("{} \"{}\" already exists", place.kind.resource(), place.name);
             return Err(WriteError::Superseded(message));
         }
+        admitted(object)?;
         let mut object = object.clone();
         let uid = uid_of(object["kind"].as_str().unwrap_or_default(), "", &place.name);
         object["metadata"]["uid"] = json!(uid);
