@@ -79,6 +79,26 @@ fn a_stopped_apply_to_a_file_reports_and_what_it_calls_written_is_on_disk() {
     }
 }
 
+#[test]
+fn a_killed_apply_to_a_file_leaves_what_it_called_written_and_nothing_beside_it() {
+    let folder = folder(9_000);
+    let (mut child, mut stderr) = start(&folder, &APPLY);
+    let mut said = read_to(&mut stderr, "written");
+    tell(&child, "-KILL");
+    stderr.read_to_string(&mut said).unwrap();
+    child.wait().unwrap();
+    let on_disk = blocks(&folder);
+    let written = said.lines().filter_map(|line| line.strip_prefix("written Node/")?.split_once("  "));
+    let mut written = written.map(|(node, block)| (node.to_owned(), block.to_owned()));
+    assert!(written.all(|pair| on_disk.contains(&pair)) && on_disk.len() < 9_000);
+    folder.run(&APPLY).expect(0);
+    let all = blocks(&folder);
+    assert!(all.len() == 9_000 && on_disk.iter().all(|pair| all.contains(pair)), "nothing moves");
+    let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["cluster.json", "pools", "stdout"]);
+}
+
 /// A server with 40 nodes that keeps the first write of a Node waiting until `go`.
 fn hesitant(go: &Arc<AtomicBool>) -> (Folder, Arc<AtomicBool>) {
     let (go, asked) = (go.clone(), Arc::new(AtomicBool::new(false)));
@@ -176,6 +196,13 @@ fn what_is_no_file_is_refused_before_it_is_opened() {
     ] {
         let ran = folder.run(words).expect(code);
         assert!(ran.stderr.contains("not a regular file"), "{words:?}: {}", ran.stderr);
+    }
+    // A pipe from another program has its other end already; nothing can be written to it.
+    for (words, code) in [("plan", 0), ("apply --auto-approve", 8)] {
+        let script = format!("cat cluster.json | {} {words} --cluster /dev/stdin", env!("CARGO_BIN_EXE_cilium-ipam"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(folder.path()).env_clear().env("PATH", "/bin:/usr/bin");
+        ran(command.output().unwrap()).expect(code);
     }
 }
 

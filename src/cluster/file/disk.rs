@@ -33,7 +33,11 @@ impl Lock {
 pub(super) fn open_file(path: &Path, opening: Opening) -> std::result::Result<(File, Option<Lock>), ClusterError> {
     let locked = || ClusterError::Locked { path: path.display().to_string() };
     let fault = |error: Error| ClusterError::File { path: path.display().to_string(), message: error.to_string() };
-    let file = open_regular(path).map_err(fault)?;
+    let file = match opening {
+        Opening::Read if is_open_already(path) => File::open(path),
+        Opening::Read | Opening::Write => open_regular(path),
+    };
+    let file = file.map_err(fault)?;
     if opening == Opening::Read {
         return Ok((file, None));
     }
@@ -60,6 +64,11 @@ pub fn open_regular(path: &Path) -> Result<File> {
     };
     std::fs::metadata(path).and_then(refuse_others)?;
     File::open(path)
+}
+
+/// Whether a path is that of a file that this process was given, such as a pipe from `kubectl`: opening it waits for nothing.
+fn is_open_already(path: &Path) -> bool {
+    path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
 }
 
 fn is_same(file: &File, path: &Path) -> Result<bool> {
