@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::files::unusable;
-use crate::desired::{AddressPoolRange, Desired, PinnedAddress, ServicePin, WantedAddressPool};
+use crate::desired::{AddressPoolRange, Desired, PinnedAddress, PoolRange, ServicePin, WantedAddressPool};
 use crate::model::{Finding, ObjectRef, Rule, Severity};
-use crate::net::overlapping_pairs;
+use crate::net::{RangeIndex, covers, merge, overlapping_pairs};
 
 fn ranges(desired: &Desired) -> Vec<(&WantedAddressPool, &AddressPoolRange)> {
     desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range))).collect()
@@ -39,14 +39,15 @@ pub(super) fn overlapping_address_pools(desired: &Desired) -> Vec<Finding> {
 /// Pod CIDRs over LoadBalancer addresses: the blocks there are not handed out.
 pub(super) fn pools_over_address_pools(desired: &Desired) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let excluded = merge(desired.policy.excluded.iter().copied());
+    let ranges = ranges(desired);
+    let wanted = ranges.iter().enumerate().map(|(place, (_, range))| (range.range, place));
+    let wanted = RangeIndex::new(wanted.filter(|(range, _)| !covers(&excluded, range)));
     for pool in desired.pools.values() {
-        let kept_free = |range: &AddressPoolRange| {
-            let mut free = pool.reserved.iter().chain(&desired.policy.excluded);
-            free.any(|free| free.contains(&range.range))
-        };
-        let hit = |range: &&AddressPoolRange| pool.ranges.iter().any(|own| own.block.range().overlaps(&range.range));
-        let wanted = ranges(desired);
-        let Some((other, range)) = wanted.into_iter().find(|(_, range)| hit(range) && !kept_free(range)) else {
+        let reserved = merge(pool.reserved.iter().copied());
+        let hits =
+            |own: &PoolRange| wanted.overlapping(&own.block.range()).find(|(range, _)| !covers(&reserved, range));
+        let Some((other, range)) = pool.ranges.iter().find_map(hits).map(|(_, place)| ranges[*place]) else {
             continue;
         };
         let message = format!(

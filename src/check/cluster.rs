@@ -1,9 +1,11 @@
 //! Rules on the files and the cluster together.
 
+use std::collections::BTreeSet;
+
 use super::files::pinned_pools;
 use crate::desired::{Desired, Pool};
-use crate::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
-use crate::net::{Block, Family, Range, overlapping_pairs};
+use crate::model::{AddressPoolName, Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use crate::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
 use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource, range_setting};
 
 fn warning(rule: &'static str, message: String) -> Finding {
@@ -30,25 +32,26 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
 
 /// Pools that reach into addresses which something else uses.
 pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let in_files: BTreeSet<&str> = desired.address_pools.keys().map(AddressPoolName::as_str).collect();
     // Of those that the files have, the files alone tell.
     let is_in_files = |user: &OtherUser<'_>| match user {
-        OtherUser::AddressPool(name) => desired.address_pools.keys().any(|pool| pool.as_str() == *name),
+        OtherUser::AddressPool(name) => in_files.contains(*name),
         OtherUser::ServiceCidr | OtherUser::Machine(_) => false,
     };
     let others = observed.used_by_others().filter(|(_, user)| !is_in_files(user));
     let mut others: Vec<(Range, OtherUser<'_>)> = others.collect();
     others.sort_by_cached_key(|(range, user)| (*range, user.to_string()));
+    let places = RangeIndex::new(others.iter().enumerate().map(|(place, (range, _))| (*range, place)));
     let mut findings = Vec::new();
     for pool in desired.pools.values() {
-        let hits =
-            |other: &&(Range, OtherUser<'_>)| pool.ranges.iter().any(|range| range.block.range().overlaps(&other.0));
-        let hitting: Vec<_> = others.iter().filter(hits).collect();
-        let Some((range, what)) = hitting.first() else { continue };
-        let given = match hitting.iter().any(|(_, user)| matches!(user, OtherUser::Machine(_))) {
+        let hits = pool.ranges.iter().flat_map(|range| places.overlapping(&range.block.range()));
+        let hits: BTreeSet<usize> = hits.map(|(_, place)| *place).collect();
+        let Some((range, what)) = hits.first().map(|place| &others[*place]) else { continue };
+        let given = match hits.iter().any(|place| matches!(others[*place].1, OtherUser::Machine(_))) {
             true => "nodes do not get the blocks there, as far as one machine may keep them",
             false => "the blocks there are not handed out",
         };
-        let more = match hitting.len() - 1 {
+        let more = match hits.len() - 1 {
             0 => String::new(),
             count => format!(", and {} more", grouped_digits(count)),
         };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::desired::{Desired, Pin, Policy, Pool, PoolRange, PoolState};
+use crate::desired::{Desired, Pin, Pool, PoolRange, PoolState};
 use crate::model::{Finding, ObjectRef, Origin, PoolName, Rule, Severity};
-use crate::net::{Block, Family, Range, Slots, merge, overlapping_pairs};
+use crate::net::{Block, Family, Range, RangeIndex, Slots, covers, merge, overlapping_pairs, touching};
 
 /// Private address space: RFC 1918, RFC 6598, RFC 4193.
 const PRIVATE: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"];
@@ -66,9 +66,9 @@ pub(super) fn block_pinned_twice(desired: &Desired) -> Vec<Finding> {
 }
 
 pub(super) fn excluded_pins(desired: &Desired) -> Vec<Finding> {
-    let overlap = |block: &Block| desired.policy.excluded.iter().find(|range| range.overlaps(&block.range()));
+    let excluded = RangeIndex::new(desired.policy.excluded.iter().map(|range| (*range, ())));
     let finding = |(pin, block): (&Pin, Block)| {
-        let excluded = overlap(&block)?;
+        let (excluded, ()) = excluded.overlapping(&block.range()).next()?;
         let message = format!("node `{}` is pinned to {block}, which the Policy excludes ({excluded})", pin.node);
         let finding = Finding::new(Severity::Error, Rule("pin-excluded"), message).about(ObjectRef::node(&pin.node));
         Some(
@@ -99,7 +99,7 @@ pub(super) fn unusable_address_space(desired: &Desired) -> Vec<Finding> {
 pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
     let ours = merge(known(&PRIVATE).into_iter().chain(desired.policy.own_address_space.iter().copied()));
     let finding = |(pool, range): (&Pool, &PoolRange)| {
-        if ours.iter().any(|ours| ours.contains(&range.block.range())) {
+        if covers(&ours, &range.block.range()) {
             return None;
         }
         let message = format!(
@@ -165,8 +165,9 @@ pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     let giving = desired.pools.values().filter(|pool| pool.state == PoolState::Active);
     let pinned = pinned_pools(desired);
     let pools = giving.filter(|pool| !desired.faulty.contains(&pool.name) && !pinned.contains(&pool.name));
+    let excluded = merge(desired.policy.excluded.iter().copied());
     let finding = |pool: &Pool| {
-        let family = pool.families().find(|family| !has_block(pool, *family, &desired.policy))?;
+        let family = family_without_blocks(pool, &excluded)?;
         let message = format!("pool `{}` has no {family} block to give: everything is reserved or excluded", pool.name);
         let finding = Finding::new(Severity::Warning, Rule("pool-without-blocks"), message);
         let finding = finding.about(ObjectRef::pool(&pool.name)).at(&pool.origin, "nothing to give");
@@ -175,13 +176,21 @@ pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     pools.filter_map(finding).collect()
 }
 
-fn has_block(pool: &Pool, family: Family, policy: &Policy) -> bool {
-    let Some(size) = pool.block_size.get(family) else { return true };
-    let mut slots = pool.ranges.iter().filter_map(|range| Slots::new(range.block, *size));
-    slots.any(|mut slots| {
-        pool.reserved.iter().chain(&policy.excluded).for_each(|range| slots.take(range));
-        slots.free() > 0
-    })
+/// A family of which everything is reserved or excluded.
+fn family_without_blocks(pool: &Pool, excluded: &[Range]) -> Option<Family> {
+    let reserved = merge(pool.reserved.iter().copied());
+    // One that is written twice is looked at once.
+    let ranges: BTreeSet<Block> = pool.ranges.iter().map(|range| range.block).collect();
+    let has_block = |family: Family| {
+        let Some(size) = pool.block_size.get(family) else { return true };
+        let mut slots = ranges.iter().filter_map(|range| Some((range.range(), Slots::new(*range, *size)?)));
+        slots.any(|(range, mut slots)| {
+            let taken = touching(&reserved, &range).iter().chain(touching(excluded, &range));
+            taken.for_each(|range| slots.take(range));
+            slots.free() > 0
+        })
+    };
+    pool.families().find(|family| !has_block(*family))
 }
 
 pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {

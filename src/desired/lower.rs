@@ -177,8 +177,10 @@ impl Lowering {
     }
 
     fn finish(mut self) -> (Desired, Vec<Finding>) {
-        for pin in std::mem::take(&mut self.pins) {
-            match lower_pin::resolve(pin, &self.desired, &self.doubt) {
+        let mut pools = lower_pin::Pools::new(&self.desired, &self.doubt);
+        let pins: Vec<_> = std::mem::take(&mut self.pins).into_iter().map(|pin| pools.resolve(pin)).collect();
+        for pin in pins {
+            match pin {
                 Ok(Some(pin)) => {
                     self.desired.pins.entry(pin.node.clone()).or_insert(pin);
                 }

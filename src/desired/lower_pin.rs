@@ -58,19 +58,83 @@ fn lower_blocks(context: &mut Context<'_>, cidrs: &TextList) -> Vec<(Block, Orig
     blocks
 }
 
-/// The pin with its pool; nothing when its pool was not read whole.
-pub(super) fn resolve(pin: WrittenPin, desired: &Desired, doubt: &Doubt) -> Result<Option<Pin>, Vec<Finding>> {
-    if let Some(finding) = into_neutron(&pin, desired) {
-        return Err(vec![finding]);
+/// Comparisons of names that are made for all pins together, so that many wrong names do not cost pins times pools.
+const COMPARISONS: usize = 200_000;
+
+/// All pools, searchable by what pins say of them.
+pub(super) struct Pools<'d> {
+    desired: &'d Desired,
+    doubt: &'d Doubt,
+    /// The first pool by name that has a CIDR.
+    by_cidr: BTreeMap<Block, &'d Pool>,
+    names: Vec<&'d str>,
+    /// The way out for each name that no pool has.
+    told: BTreeMap<String, String>,
+}
+
+impl<'d> Pools<'d> {
+    pub(super) fn new(desired: &'d Desired, doubt: &'d Doubt) -> Pools<'d> {
+        let mut by_cidr = BTreeMap::new();
+        for pool in desired.pools.values() {
+            for range in &pool.ranges {
+                by_cidr.entry(range.block).or_insert(pool);
+            }
+        }
+        let names = desired.pools.keys().map(PoolName::as_str).collect();
+        Pools { desired, doubt, by_cidr, names, told: BTreeMap::new() }
     }
-    let Some(pool) = find_pool(&pin, &desired.pools, doubt).map_err(|finding| vec![*finding])? else { return Ok(None) };
-    let fault = |block| fault_of_block(&pin, block, pool, doubt);
-    let findings: Vec<Finding> = pin.blocks.iter().filter_map(fault).collect();
-    if !findings.is_empty() {
-        return Err(findings);
+
+    /// The pin with its pool; nothing when its pool was not read whole.
+    pub(super) fn resolve(&mut self, pin: WrittenPin) -> Result<Option<Pin>, Vec<Finding>> {
+        if let Some(finding) = into_neutron(&pin, self.desired) {
+            return Err(vec![finding]);
+        }
+        let Some(pool) = self.find(&pin).map_err(|finding| vec![*finding])? else { return Ok(None) };
+        let fault = |block| fault_of_block(&pin, block, pool, self.doubt);
+        let findings: Vec<Finding> = pin.blocks.iter().filter_map(fault).collect();
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        let blocks: PerFamily<Block> = pin.blocks.iter().map(|(block, _)| *block).collect();
+        Ok(Some(Pin { node: pin.node, pool: pool.name.clone(), blocks, origin: pin.origin }))
     }
-    let blocks: PerFamily<Block> = pin.blocks.iter().map(|(block, _)| *block).collect();
-    Ok(Some(Pin { node: pin.node, pool: pool.name.clone(), blocks, origin: pin.origin }))
+
+    fn find(&mut self, pin: &WrittenPin) -> Result<Option<&'d Pool>, Box<Finding>> {
+        if let Some((name, origin)) = &pin.pool {
+            let pool = name.parse::<PoolName>().ok().and_then(|name| self.desired.pools.get(&name));
+            if pool.is_some() || self.doubt.may_have(name) {
+                return Ok(pool);
+            }
+            let message = format!("node `{}` is pinned into pool `{name}`, which does not exist", pin.node);
+            return Err(Box::new(
+                error("pin-pool-unknown", message).at(origin, "no such pool").help(self.way_out(name)),
+            ));
+        }
+        let (block, origin) = &pin.blocks[0];
+        let pool =
+            block.enclosing().filter_map(|block| self.by_cidr.get(&block).copied()).min_by_key(|pool| &pool.name);
+        if pool.is_some() || !self.doubt.is_none() {
+            return Ok(pool);
+        }
+        let message = format!("node `{}` is pinned to {block}, which lies in no pool", pin.node);
+        let help = "widen a pool's `cidrs`, or pin a block of a pool";
+        Err(Box::new(error("pin-outside-pool", message).at(origin, "in no pool").help(help)))
+    }
+
+    fn way_out(&mut self, name: &str) -> String {
+        if self.names.is_empty() {
+            return "declare the pool; there is none yet".to_owned();
+        }
+        if let Some(told) = self.told.get(name) {
+            return told.clone();
+        }
+        if self.told.len() >= COMPARISONS / self.names.len() {
+            return "declare the pool, or correct the name".to_owned();
+        }
+        let told = suggestion(name, &self.names);
+        self.told.insert(name.to_owned(), told.clone());
+        told
+    }
 }
 
 fn error(rule: &'static str, message: String) -> Finding {
@@ -87,32 +151,6 @@ fn into_neutron(pin: &WrittenPin, desired: &Desired) -> Option<Finding> {
     );
     let finding = error("pin-neutron-pool", message).at(origin, "gives no blocks").and(&pool.origin, "the pool");
     Some(finding.help("pin a block of a pool with `cidrs`, or take the pin away"))
-}
-
-fn find_pool<'p>(
-    pin: &WrittenPin,
-    pools: &'p BTreeMap<PoolName, Pool>,
-    doubt: &Doubt,
-) -> Result<Option<&'p Pool>, Box<Finding>> {
-    if let Some((name, origin)) = &pin.pool {
-        let pool = name.parse::<PoolName>().ok().and_then(|name| pools.get(&name));
-        if pool.is_some() || doubt.may_have(name) {
-            return Ok(pool);
-        }
-        let known: Vec<&str> = pools.keys().map(PoolName::as_str).collect();
-        let help =
-            if known.is_empty() { "declare the pool; there is none yet".into() } else { suggestion(name, &known) };
-        let message = format!("node `{}` is pinned into pool `{name}`, which does not exist", pin.node);
-        return Err(Box::new(error("pin-pool-unknown", message).at(origin, "no such pool").help(help)));
-    }
-    let (block, origin) = &pin.blocks[0];
-    let pool = pools.values().find(|pool| pool.contains(*block));
-    if pool.is_some() || !doubt.is_none() {
-        return Ok(pool);
-    }
-    let message = format!("node `{}` is pinned to {block}, which lies in no pool", pin.node);
-    let help = "widen a pool's `cidrs`, or pin a block of a pool";
-    Err(Box::new(error("pin-outside-pool", message).at(origin, "in no pool").help(help)))
 }
 
 fn fault_of_block(pin: &WrittenPin, (block, origin): &(Block, Origin), pool: &Pool, doubt: &Doubt) -> Option<Finding> {

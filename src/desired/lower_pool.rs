@@ -6,7 +6,7 @@ use super::schema_pool::{BlockSizes, IpPoolDocument, IpPoolSpec};
 use super::tree::Step;
 use super::{NeutronPool, Pool, PoolRange, PoolState, lower_neutron_pool, lower_selector};
 use crate::model::{Finding, Origin, PerFamily, PoolName, Rule, Severity};
-use crate::net::{Block, BlockSize, Family};
+use crate::net::{Block, BlockSize, Family, RangeIndex};
 
 /// A pool of either sort.
 pub(super) enum AnyPool {
@@ -142,8 +142,9 @@ fn check_sizes(context: &mut Context<'_>, ranges: &[PoolRange], sizes: &PerFamil
 
 fn reserved_ranges(context: &mut Context<'_>, reserved: &TextList, ranges: &Ranges) -> Vec<crate::net::Range> {
     let written = context.ranges(reserved, &keys(["spec", "reserved"]));
+    let of_pool = RangeIndex::new(ranges.read.iter().map(|pool| (pool.block.range(), ())));
     for (range, origin) in &written {
-        if ranges.reading == Reading::Whole && !ranges.read.iter().any(|pool| pool.block.range().overlaps(range)) {
+        if ranges.reading == Reading::Whole && of_pool.overlapping(range).next().is_none() {
             let message = format!("`{range}` is reserved, but lies in no CIDR of the pool");
             let finding = Finding::new(Severity::Warning, Rule("reserved-outside-pool"), message);
             context.findings.push(finding.at(origin, "outside the pool").help("remove it, or mend the address"));

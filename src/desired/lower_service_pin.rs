@@ -1,5 +1,6 @@
 //! A `ServiceAssignment` document becomes a [`ServicePin`].
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::context::{Context, keys};
@@ -27,11 +28,12 @@ pub(super) fn lower(context: &mut Context<'_>, written: ServiceAssignmentDocumen
 
 fn addresses(context: &mut Context<'_>, ips: &TextList) -> Vec<PinnedAddress> {
     let mut addresses: Vec<PinnedAddress> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, text) in ips.iter().enumerate() {
         let Some(text) = text else { continue };
         let origin = context.document.origin(&[keys(["spec", "ips"]), vec![Step::Index(index)]].concat());
         match context.addresses::<Address>(text, &origin).map(IpAddr::from) {
-            Ok(address) if addresses.iter().any(|pinned| pinned.address == address) => {
+            Ok(address) if !seen.insert(address) => {
                 let message = format!("{address} is listed twice");
                 context.fault("address-pinned-twice", message, &origin, "again", "keep one of the two");
             }

@@ -5,6 +5,7 @@
 
 mod context;
 mod doubt;
+mod lines;
 mod lower;
 mod lower_address_pool;
 mod lower_neutron_pool;
@@ -36,6 +37,7 @@ use crate::model::{
 use crate::net::{Block, BlockSize, Family, Range};
 use crate::neutron::Id;
 
+pub use lines::Lines;
 pub use lower::lower;
 pub use schema::{API_VERSION, DocumentKind, json_schema};
 

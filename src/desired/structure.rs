@@ -3,6 +3,7 @@
 //!
 //! Knows field names and types only, not what values mean.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use jsonschema::error::ValidationErrorKind;
@@ -73,7 +74,7 @@ pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
     let mut checked = Checked { findings, readable: value.clone(), faulty: Vec::new() };
     let errors: Vec<(Vec<Step>, ValidationError<'_>)> =
         validator.iter_errors(&value).map(|error| (steps(&value, &error), error)).collect();
-    let unknown: Vec<Vec<Step>> = errors.iter().flat_map(|(path, error)| unknown_fields(path, error)).collect();
+    let unknown = Unknown::of(&errors);
     let floats = floats_of(&value, &errors, &unknown);
     let is_told = |path: &Vec<Step>, error: &ValidationError<'_>| {
         is_bound(error) && floats.contains(path) || is_empty_choice(error) && has_wrong_type(&errors, path)
@@ -95,7 +96,7 @@ impl Checked {
         schema: &Value,
         path: &[Step],
         error: &ValidationError<'_>,
-        unknown: &[Vec<Step>],
+        unknown: &Unknown<'_>,
     ) {
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { .. } => {
@@ -104,7 +105,8 @@ impl Checked {
             }
             ValidationErrorKind::Required { property } => {
                 let missing = [path, &[Step::Key(property.as_str().unwrap_or_default().to_owned())]].concat();
-                if !unknown.iter().any(|unknown| words::is_misspelt(schema, error, unknown, &missing)) {
+                let name = property.as_str().unwrap_or_default();
+                if !unknown.beside(path).any(|unknown| words::is_misspelt(schema, error, unknown, name)) {
                     self.findings.extend(words::findings(document, schema, path, error));
                 }
                 self.remove(missing);
@@ -193,6 +195,33 @@ fn remove(value: &mut Value, path: &[Step]) {
     }
 }
 
+/// The fields that no schema knows, by the mapping that has them.
+struct Unknown<'e>(BTreeMap<&'e [Step], BTreeSet<&'e str>>);
+
+impl<'e> Unknown<'e> {
+    fn of(errors: &'e [(Vec<Step>, ValidationError<'_>)]) -> Unknown<'e> {
+        let mut unknown: BTreeMap<&[Step], BTreeSet<&str>> = BTreeMap::new();
+        for (path, error) in errors {
+            if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
+                unknown.entry(path).or_default().extend(unexpected.iter().map(String::as_str));
+            }
+        }
+        Unknown(unknown)
+    }
+
+    fn beside(&self, path: &[Step]) -> impl Iterator<Item = &'e str> {
+        self.0.get(path).into_iter().flatten().copied()
+    }
+
+    /// Whether a place is one of them, or lies in one.
+    fn has(&self, path: &[Step]) -> bool {
+        path.iter().enumerate().any(|(depth, step)| match step {
+            Step::Key(key) => self.0.get(&path[..depth]).is_some_and(|fields| fields.contains(key.as_str())),
+            Step::Index(_) => false,
+        })
+    }
+}
+
 fn unknown_fields(path: &[Step], error: &ValidationError<'_>) -> Vec<Vec<Step>> {
     let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else { return Vec::new() };
     unexpected.iter().map(|key| [path, &[Step::Key(key.clone())]].concat()).collect()
@@ -219,15 +248,12 @@ fn steps(value: &Value, error: &ValidationError<'_>) -> Vec<Step> {
 }
 
 /// Numbers written with a fraction or an exponent. JSON Schema takes 24.0 for an integer, people and Kubernetes do not.
-fn floats_of(value: &Value, errors: &[(Vec<Step>, ValidationError<'_>)], unknown: &[Vec<Step>]) -> Vec<Vec<Step>> {
+fn floats_of(value: &Value, errors: &[(Vec<Step>, ValidationError<'_>)], unknown: &Unknown<'_>) -> BTreeSet<Vec<Step>> {
     let mut floats = Vec::new();
     collect_floats(value, &mut Vec::new(), &mut floats);
-    let is_told = |path: &Vec<Step>| {
-        errors.iter().any(|(at, error)| at == path && !is_bound(error))
-            || unknown.iter().any(|unknown| path.starts_with(unknown))
-    };
-    floats.retain(|path| !is_told(path));
-    floats
+    let others = errors.iter().filter(|(_, error)| !is_bound(error));
+    let told: BTreeSet<&[Step]> = others.map(|(path, _)| path.as_slice()).collect();
+    floats.into_iter().filter(|path| !told.contains(path.as_slice()) && !unknown.has(path)).collect()
 }
 
 fn collect_floats(value: &Value, path: &mut Vec<Step>, floats: &mut Vec<Vec<Step>>) {

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of our kinds, and nothing of the limits of the parser.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_yaml::{Location, Spanned};
 
-use super::SourceFile;
+use super::{Lines, SourceFile};
 use crate::model::Origin;
 
 /// A step from a mapping or a list to one of its children.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Key(String),
     Index(usize),
@@ -26,7 +27,14 @@ enum Kind {
     Number(Number),
     Text(String),
     List(Vec<Node>),
-    Mapping(Vec<(Spanned<String>, Node)>),
+    Mapping(BTreeMap<String, Entry>),
+}
+
+/// A key's place and its value.
+#[derive(Debug)]
+struct Entry {
+    key: Location,
+    value: Node,
 }
 
 /// A value with its place.
@@ -47,32 +55,22 @@ pub(super) struct Document {
 #[derive(Debug)]
 pub(super) struct Places {
     file: Arc<str>,
-    text: Arc<str>,
-    line_starts: Vec<usize>,
+    lines: Lines,
 }
 
 impl Places {
     pub(super) fn new(file: &SourceFile) -> Places {
-        let newlines = file.text.match_indices('\n').map(|(at, _)| at + 1);
-        Places {
-            file: file.path.clone(),
-            text: file.text.clone(),
-            line_starts: std::iter::once(0).chain(newlines).collect(),
-        }
+        Places { file: file.path.clone(), lines: Lines::new(&file.text) }
     }
 
+    /// What spans several lines is marked to the end of its first one.
     pub(super) fn origin(&self, location: Location) -> Origin {
-        let line = (location.line().max(1) as usize).min(self.line_starts.len());
+        let line = (location.line().max(1) as usize).min(self.lines.count());
         let column = location.column().max(1) as usize;
-        let start = self.line_starts[line - 1];
-        let mut rest =
-            self.text[start..].lines().next().unwrap_or_default().char_indices().map(|(at, _)| at).skip(column - 1);
-        let end_of_line = start + self.text[start..].lines().next().map_or(0, str::len);
-        let first = rest.next().map_or(end_of_line, |at| start + at);
         let length = (location.span().len() as usize).max(1);
-        let last = rest.nth(length - 1).map_or(end_of_line, |at| start + at);
+        let bytes = (self.lines.byte(line, column - 1), self.lines.byte(line, column - 1 + length));
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Origin { file: self.file.clone(), line: number(line), column: number(column), bytes: (first, last.max(first)) }
+        Origin { file: self.file.clone(), line: number(line), column: number(column), bytes }
     }
 }
 
@@ -111,10 +109,10 @@ impl Document {
     pub(super) fn key_origin(&self, path: &[Step], key: &str) -> Origin {
         let mapping = self.find(path).0.map(Node::kind);
         let found = match mapping {
-            Some(Kind::Mapping(entries)) => entries.iter().find(|(name, _)| name.value == key),
+            Some(Kind::Mapping(entries)) => entries.get(key),
             _ => None,
         };
-        found.map_or_else(|| self.origin(path), |(name, _)| self.place(name.defined))
+        found.map_or_else(|| self.origin(path), |entry| self.place(entry.key))
     }
 
     /// Where the document starts, marked by its `kind` when it has one.
@@ -131,9 +129,7 @@ impl Document {
         let mut nearest = node.0.defined;
         for step in path {
             let child = match (node.kind(), step) {
-                (Kind::Mapping(entries), Step::Key(key)) => {
-                    entries.iter().find(|(name, _)| name.value == *key).map(|(name, child)| (name.defined, child))
-                }
+                (Kind::Mapping(entries), Step::Key(key)) => entries.get(key).map(|entry| (entry.key, &entry.value)),
                 (Kind::List(items), Step::Index(index)) => items.get(*index).map(|child| (child.0.defined, child)),
                 _ => None,
             };
@@ -157,7 +153,7 @@ impl Node {
             Kind::Text(value) => Value::String(value.clone()),
             Kind::List(items) => items.iter().map(Node::to_json).collect(),
             Kind::Mapping(entries) => {
-                let pairs = entries.iter().map(|(key, value)| (key.value.clone(), value.to_json()));
+                let pairs = entries.iter().map(|(key, entry)| (key.clone(), entry.value.to_json()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
         }
@@ -222,9 +218,9 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut mapping: A) -> Result<Kind, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = mapping.next_entry()? {
-            entries.push(entry);
+        let mut entries = BTreeMap::new();
+        while let Some((key, value)) = mapping.next_entry::<Spanned<String>, Node>()? {
+            entries.insert(key.value, Entry { key: key.defined, value });
         }
         Ok(Kind::Mapping(entries))
     }

@@ -144,13 +144,8 @@ pub(super) fn fraction(document: &Document, path: &[Step], value: &Value) -> Fin
 }
 
 /// Whether an unknown field is in all likelihood the missing one, misspelt: that it is missing says nothing new then.
-pub(super) fn is_misspelt(schema: &Value, error: &ValidationError<'_>, unknown: &[Step], missing: &[Step]) -> bool {
-    let (Some((Step::Key(unknown), beside)), Some((Step::Key(missing), parent))) =
-        (unknown.split_last(), missing.split_last())
-    else {
-        return false;
-    };
-    beside == parent && nearest(unknown, &properties_beside(schema, error)) == Some(missing)
+pub(super) fn is_misspelt(schema: &Value, error: &ValidationError<'_>, unknown: &str, missing: &str) -> bool {
+    nearest(unknown, &properties_beside(schema, error)) == Some(missing)
 }
 
 fn field_name(path: &[Step]) -> String {
@@ -242,14 +237,26 @@ pub(super) fn suggestion(given: &str, known: &[&str]) -> String {
 }
 
 fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
-    let distance = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase());
-    let (distance, name) = known.iter().map(|name| (distance(name), *name)).min()?;
-    (distance <= 2.max(name.len() / 3)).then_some(name)
+    let most = |name: &str| 2.max(name.len() / 3);
+    let (given, length) = (given.to_lowercase(), given.chars().count());
+    // The distance is no less than the difference in length, and costs the product of both.
+    let near = known.iter().filter(|name| name.len().abs_diff(length) <= most(name));
+    let distance = |name: &str| strsim::damerau_levenshtein(&given, &name.to_lowercase());
+    let (distance, name) = near.map(|name| (distance(name), *name)).min()?;
+    (distance <= most(name)).then_some(name)
 }
+
+/// Names that are listed where none is near.
+const LISTED: usize = 20;
 
 fn list_of(known: &[&str]) -> String {
     if known.is_empty() {
         return "remove it; nothing can stand here".to_owned();
     }
-    format!("known here: {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+    let names: Vec<String> = known.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    let more = match known.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("known here: {}{more}", names.join(", "))
 }

@@ -119,18 +119,25 @@ fn is_qualified_part(text: &str) -> bool {
 fn is_impossible(operators: &[&Operator]) -> bool {
     let is_absent = operators.contains(&&Operator::DoesNotExist);
     let is_there = operators.iter().any(|operator| matches!(operator, Operator::In(_) | Operator::Exists));
-    let allows = |value: &String| {
-        operators.iter().all(|operator| match operator {
-            Operator::In(values) => values.contains(value),
-            Operator::NotIn(values) => !values.contains(value),
-            Operator::Exists | Operator::DoesNotExist => true,
-        })
-    };
-    let mut lists = operators.iter().filter_map(|operator| match operator {
-        Operator::In(values) => Some(values),
+    let mut allowed: Option<BTreeSet<&String>> = None;
+    for operator in operators {
+        if let Operator::In(values) = operator {
+            match &mut allowed {
+                Some(allowed) => allowed.retain(|value| values.contains(*value)),
+                None => allowed = Some(values.iter().collect()),
+            }
+        }
+    }
+    let excluded = operators.iter().filter_map(|operator| match operator {
+        Operator::NotIn(values) => Some(values),
         _ => None,
     });
-    (is_absent && is_there) || lists.next().is_some_and(|values| !values.iter().any(allows))
+    if let Some(allowed) = &mut allowed {
+        excluded.flatten().for_each(|value| {
+            allowed.remove(value);
+        });
+    }
+    (is_absent && is_there) || allowed.is_some_and(|allowed| allowed.is_empty())
 }
 
 /// All requirements must hold; none means every object.
@@ -157,11 +164,11 @@ impl Selector {
 
     /// A label key whose requirements no object can meet together.
     pub fn contradiction(&self) -> Option<&str> {
-        self.keys().find(|key| is_impossible(&self.of_key(key)))
-    }
-
-    fn of_key(&self, key: &str) -> Vec<&Operator> {
-        self.0.iter().filter(|requirement| requirement.key == key).map(|requirement| &requirement.operator).collect()
+        // They are sorted by key.
+        let mut keys = self.0.chunk_by(|one, next| one.key == next.key);
+        let operators =
+            |of_key: &[Requirement]| is_impossible(&of_key.iter().map(|one| &one.operator).collect::<Vec<_>>());
+        keys.find(|of_key| operators(of_key)).map(|of_key| of_key[0].key.as_str())
     }
 
     /// Its requirements.

@@ -161,6 +161,11 @@ impl Block {
         range_of(&self.0)
     }
 
+    /// It, and every larger block that has it.
+    pub fn enclosing(self) -> impl Iterator<Item = Block> {
+        std::iter::successors(Some(self), |block| block.0.supernet().map(Block))
+    }
+
     /// Whether the two share an address.
     pub fn overlaps(self, other: Block) -> bool {
         self.range().overlaps(&other.range())

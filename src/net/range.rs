@@ -217,12 +217,25 @@ pub fn overlapping_pairs<T: Copy + Ord>(items: impl IntoIterator<Item = (Range, 
     pairs
 }
 
+/// Whether one of these ranges, or several that touch, have every address of `range`. `merged` must come from [`merge`].
+pub fn covers(merged: &[Range], range: &Range) -> bool {
+    let behind = merged.partition_point(|one| (one.family, one.first) <= (range.family, range.first));
+    behind.checked_sub(1).is_some_and(|place| merged[place].contains(range))
+}
+
+/// Those that share an address with `range`. `merged` must come from [`merge`].
+pub fn touching<'m>(merged: &'m [Range], range: &Range) -> &'m [Range] {
+    let start = merged.partition_point(|one| (one.family, one.last) < (range.family, range.first));
+    let end = merged.partition_point(|one| (one.family, one.first) <= (range.family, range.last));
+    &merged[start..end.max(start)]
+}
+
 /// Ranges that may overlap one another, searchable by what they overlap.
 #[derive(Clone, Debug, Default)]
 pub struct RangeIndex<T> {
     sorted: Vec<(Range, T)>,
-    /// For each place, the last address that any range up to it reaches in its family.
-    reach: Vec<u128>,
+    /// A binary tree over the places, root first: how far any range below reaches, by family and last address.
+    reach: Vec<Option<(Family, u128)>>,
 }
 
 impl<T: Ord> RangeIndex<T> {
@@ -230,10 +243,14 @@ impl<T: Ord> RangeIndex<T> {
     pub fn new(items: impl IntoIterator<Item = (Range, T)>) -> RangeIndex<T> {
         let mut sorted: Vec<(Range, T)> = items.into_iter().collect();
         sorted.sort_unstable();
-        let mut reach: Vec<u128> = Vec::with_capacity(sorted.len());
+        // One more than there are, so that even behind the last one there is a place.
+        let leaves = (sorted.len() + 1).next_power_of_two();
+        let mut reach = vec![None; 2 * leaves];
         for (place, (range, _)) in sorted.iter().enumerate() {
-            let before = place.checked_sub(1).filter(|before| sorted[*before].0.family == range.family);
-            reach.push(before.map_or(range.last, |before| reach[before].max(range.last)));
+            reach[leaves + place] = Some((range.family, range.last));
+        }
+        for node in (1..leaves).rev() {
+            reach[node] = reach[2 * node].max(reach[2 * node + 1]);
         }
         RangeIndex { sorted, reach }
     }
@@ -242,9 +259,30 @@ impl<T: Ord> RangeIndex<T> {
     pub fn overlapping<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, T)> + use<'s, T> {
         let range = *range;
         let end = self.sorted.partition_point(|(other, _)| (other.family, other.first) <= (range.family, range.last));
-        let near = self.sorted[..end].iter().zip(&self.reach[..end]).rev();
-        let near = near.take_while(move |((other, _), reach)| other.family == range.family && **reach >= range.first);
-        near.map(|(item, _)| item).filter(move |(other, _)| other.overlaps(&range))
+        let wanted = (range.family, range.first);
+        let places =
+            std::iter::successors(self.last_reaching(end, wanted), move |place| self.last_reaching(*place, wanted));
+        places.map(|place| &self.sorted[place])
+    }
+
+    /// The last place before `end` whose range reaches an address.
+    fn last_reaching(&self, end: usize, wanted: (Family, u128)) -> Option<usize> {
+        let reaches = |node: usize| self.reach[node] >= Some(wanted);
+        let leaves = self.reach.len() / 2;
+        // Up, to the nearest tree that lies before `end` and reaches so far.
+        let mut node = leaves + end;
+        while node % 2 == 0 || !reaches(node - 1) {
+            node /= 2;
+            if node == 0 {
+                return None;
+            }
+        }
+        node -= 1;
+        // Down, to its last range that does.
+        while node < leaves {
+            node = 2 * node + usize::from(reaches(2 * node + 1));
+        }
+        Some(node - leaves)
     }
 }
 
@@ -315,6 +353,25 @@ mod tests {
             found.sort_unstable();
             let naive: Vec<&str> = texts.iter().copied().filter(|text| range(text).overlaps(&range(probe))).collect();
             assert_eq!(found, naive, "{probe}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn searches_are_those_of_a_scan(spans in proptest::collection::vec((0..200_u32, 0..40_u32), 0..20), from: u8, length in 0..60_u32) {
+            let of = |from: u32, length: u32| {
+                let [first, last] = [from, from + length].map(std::net::Ipv4Addr::from_bits);
+                range(&format!("{first}-{last}"))
+            };
+            let ranges: Vec<Range> = spans.iter().map(|(from, length)| of(*from, *length)).chain([range("::/120")]).collect();
+            let (merged, probe) = (merge(ranges.clone()), of(from.into(), length));
+            let index = RangeIndex::new(ranges.iter().copied().zip(0..));
+            let mut naive: Vec<(Range, usize)> = ranges.iter().copied().zip(0..).filter(|(one, _)| one.overlaps(&probe)).collect();
+            naive.sort_by(|a, b| b.cmp(a));
+            proptest::prop_assert_eq!(index.overlapping(&probe).copied().collect::<Vec<_>>(), naive);
+            let touching: Vec<Range> = merged.iter().copied().filter(|one| one.overlaps(&probe)).collect();
+            proptest::prop_assert_eq!(super::touching(&merged, &probe), touching);
+            proptest::prop_assert_eq!(covers(&merged, &probe), merged.iter().any(|one| one.contains(&probe)));
         }
     }
 

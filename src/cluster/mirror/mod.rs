@@ -242,7 +242,9 @@ impl<C: Follow> Mirror<C> {
             // A server that does not answer is noticed by those who follow it.
             let Ok(Some(newest)) = record::newest_version(&self.cluster).await else { continue };
             if newest < reached {
-                let why = format!("the API server went back from resourceVersion {reached} to {newest}: was a backup restored?");
+                let why = format!(
+                    "the API server went back from resourceVersion {reached} to {newest}: was a backup restored?"
+                );
                 return End::Trouble(None, why);
             }
             if matches!(self.store_is_behind(claims).await, Ok(true)) {

@@ -454,7 +454,9 @@ mod tests {
 
     #[test]
     fn a_notice_of_an_earlier_time_demands_that_all_is_read_anew() {
-        for notice in [Notice::Changed(&object("n", 6, None)), Notice::Gone(&object("n", 6, None)), Notice::Reached("9")] {
+        for notice in
+            [Notice::Changed(&object("n", 6, None)), Notice::Gone(&object("n", 6, None)), Notice::Reached("9")]
+        {
             let mut state = state();
             assert_eq!(state.hear(ObservedKind::Node, notice), Heard::ReadAnew, "{notice:?}");
             assert!(!state.is_complete() && lingering(&state).is_empty());
