@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,25 +14,50 @@ use super::progress::fault;
 use super::{Format, Reached, output};
 use crate::apply::Outcome;
 use crate::cluster::Rollback;
-use crate::desired::Activity;
-use crate::model::{Hazard, Severity, grouped_digits};
+use crate::desired::{Activity, Documents};
+use crate::model::{Finding, Hazard, Severity, grouped_digits};
 use crate::plan::ChangeDocument;
-use crate::render::{Detail, Paint, count, diagnostics, printable};
-use crate::run::{Loaded, News, Waiting, WaitingChange};
+use crate::render::{Detail, Paint, count, diagnostics, findings_in_news, printable};
+use crate::run::{News, Waiting, WaitingChange};
 
 /// Lines of one sort that are printed for people.
 const LINES: usize = 10;
 
-/// Prints news, until nobody reads them any more.
+/// Pieces of news that may wait to be printed; with more of them, it is waited for who reads.
+const WAITING: usize = 1_024;
+
+/// Prints news in their order, until nobody reads them any more. Faults of files may be many: what they look like is made in the printer's
+/// thread, beside everything else.
 pub(super) struct Announcer {
     format: Format,
-    failed: Option<std::io::Error>,
+    printer: SyncSender<Said>,
+    printed: JoinHandle<std::io::Result<()>>,
     nobody_listens: Arc<Notify>,
+}
+
+/// A piece of news, on its own.
+enum Said {
+    /// A line for people, and an object for machines.
+    Line { text: String, object: Value, at: Timestamp },
+    /// Files with faults or remarks, for people.
+    Files(Vec<Finding>, Documents),
+    /// Files with faults, for machines.
+    Faults { findings: Vec<Finding>, revision: Option<String>, at: Timestamp },
 }
 
 impl Announcer {
     pub(super) fn new(format: Format) -> Announcer {
-        Announcer { format, failed: None, nobody_listens: Arc::default() }
+        let nobody_listens: Arc<Notify> = Arc::default();
+        let (printer, said) = sync_channel(WAITING);
+        let told = nobody_listens.clone();
+        let printed = std::thread::spawn(move || {
+            let printed = print(format, said);
+            if printed.is_err() {
+                told.notify_one();
+            }
+            printed
+        });
+        Announcer { format, printer, printed, nobody_listens }
     }
 
     /// Told once when printing failed.
@@ -39,46 +66,70 @@ impl Announcer {
     }
 
     pub(super) fn hear(&mut self, news: &News<'_>) {
-        if let Err(error) = tell(self.format, news) {
-            self.failed.get_or_insert(error);
-            self.nobody_listens.notify_one();
+        if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (self.format, news) {
+            self.say(Said::Files(loaded.findings.clone(), loaded.documents.clone()));
         }
+        let at = Timestamp::now();
+        match (self.format, news) {
+            (Format::Json, News::Invalid(loaded)) => {
+                let (findings, revision) = (loaded.findings.clone(), loaded.revision.clone());
+                self.say(Said::Faults { findings, revision, at });
+            }
+            (Format::Json, news) => {
+                as_json(news).into_iter().for_each(|object| self.say(Said::Line { text: String::new(), object, at }));
+            }
+            (Format::Human, news) => {
+                let text = human(news);
+                if !text.is_empty() {
+                    self.say(Said::Line { text, object: Value::Null, at });
+                }
+            }
+        }
+    }
+
+    /// A printer that has ended has said why.
+    fn say(&self, said: Said) {
+        let _ = self.printer.send(said);
     }
 
     /// Says where machines may ask.
-    pub(super) fn listening(&mut self, address: SocketAddr) -> std::io::Result<()> {
-        line(
-            self.format,
-            &format!("listening  {address}\n"),
-            json!({"event": "listening", "address": address.to_string()}),
-        )
+    pub(super) fn listening(&mut self, address: SocketAddr) {
+        let object = json!({"event": "listening", "address": address.to_string()});
+        self.say(Said::Line { text: format!("listening  {address}\n"), object, at: Timestamp::now() });
     }
 
+    /// Waits until all is printed.
     pub(super) fn finish(self) -> Result<Reached, Failure> {
-        match self.failed {
-            Some(error) => Err(error.into()),
-            None => Ok(Reached::Done),
+        let Announcer { printer, printed, .. } = self;
+        drop(printer);
+        match printed.join() {
+            Ok(printed) => Ok(printed.map(|()| Reached::Done)?),
+            Err(_) => Err(Failure::Failed("the program's output cannot be printed".to_owned())),
         }
     }
 }
 
-fn tell(format: Format, news: &News<'_>) -> std::io::Result<()> {
-    if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (format, news) {
-        output::talk(&diagnostics(&loaded.findings, &loaded.documents, Detail::Short));
+fn print(format: Format, said: Receiver<Said>) -> std::io::Result<()> {
+    for said in said {
+        match said {
+            Said::Files(findings, documents) => output::talk(&diagnostics(&findings, &documents, Detail::Short)),
+            Said::Faults { findings, revision, at } => {
+                let mut object = findings_in_news(&findings);
+                (object["event"], object["revision"]) = ("invalid".into(), revision.into());
+                line(format, "", object, at)?;
+            }
+            Said::Line { text, object, at } => line(format, &text, object, at)?,
+        }
     }
-    match (format, as_json(news)) {
-        (_, None) => Ok(()),
-        (Format::Json, Some(object)) => line(format, "", object),
-        (Format::Human, Some(object)) => line(format, &human(news), object),
-    }
+    Ok(())
 }
 
-fn line(format: Format, text: &str, mut object: Value) -> std::io::Result<()> {
-    let now = format!("{:.3}", Timestamp::now());
+fn line(format: Format, text: &str, mut object: Value, at: Timestamp) -> std::io::Result<()> {
+    let at = format!("{at:.3}");
     match format {
-        Format::Human => output::data(&format!("{now}  {text}")),
+        Format::Human => output::data(&format!("{at}  {text}")),
         Format::Json => {
-            object["time"] = now.into();
+            object["time"] = at.into();
             output::json_line(&object)
         }
     }
@@ -178,7 +229,6 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::InForce(loaded) => {
             json!({"event": "in-force", "files": loaded.documents.files.len(), "revision": loaded.revision})
         }
-        News::Invalid(loaded) => invalid_as_json(loaded),
         News::Finished { change, outcome, waited } => {
             let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);
             let event = if **outcome == Outcome::Applied { "written" } else { "not-written" };
@@ -188,22 +238,14 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::Undone(target, pause) => {
             json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
         }
-        News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => return None,
+        // The printer makes those of faults.
+        News::Invalid(_) | News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => return None,
         News::RolledBack(rollback) => rollback_as_json(rollback),
         News::Trouble(why) => json!({"event": "trouble", "why": why}),
         News::Recovered => json!({"event": "recovered"}),
         News::Leads => json!({"event": "leads"}),
         News::StandsBy(why) => json!({"event": "stands-by", "why": why}),
     })
-}
-
-fn invalid_as_json(loaded: &Loaded) -> Value {
-    let rules: Vec<&str> = loaded.findings.iter().map(|finding| finding.rule.0).collect();
-    let faults = loaded.findings.iter().map(|finding| {
-        let place = finding.origin.as_ref().map(ToString::to_string);
-        json!({"rule": finding.rule.0, "severity": finding.severity.as_str(), "place": place, "message": finding.message, "help": finding.help})
-    });
-    json!({"event": "invalid", "revision": loaded.revision, "rules": rules, "findings": faults.collect::<Vec<_>>()})
 }
 
 fn waiting_as_json(waiting: &Waiting) -> Value {

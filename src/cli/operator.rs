@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let hasty = LiveCluster::connect(common.connection(HASTE)).await?;
     let server = Server::bind(arguments.listen).await?;
     let mut announcer = Announcer::new(arguments.output);
-    announcer.listening(server.address()?)?;
+    announcer.listening(server.address()?);
     // A Pod that is made anew may have the name of the one before it, and that one may still run.
     let identity = match &arguments.identity {
         Some(name) => format!("{name}-{:08x}", fastrand::u32(..)),

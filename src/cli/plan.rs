@@ -140,7 +140,7 @@ fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Fa
         PlanFormat::Json => output::json(&Report::new(loaded, detail))?,
         PlanFormat::Markdown => {
             let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
-            output::data(&markdown_findings(&findings, detail))?
+            output::data(&markdown_findings(&findings.findings, detail))?
         }
         PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded, detail))),
     }

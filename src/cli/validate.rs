@@ -6,8 +6,7 @@ use super::failure::Failure;
 use super::files::Files;
 use super::{Common, Format, Reached, output};
 use crate::check;
-use crate::plan::FindingDocument;
-use crate::render::{Detail, count, finding_documents};
+use crate::render::{Detail, FindingDocuments, count, finding_documents};
 use crate::run::{Loaded, load};
 
 /// Check the files without a cluster.
@@ -28,7 +27,8 @@ pub(super) struct Arguments {
 pub(super) struct Report {
     format_version: &'static str,
     valid: bool,
-    findings: Vec<FindingDocument>,
+    #[serde(flatten)]
+    findings: FindingDocuments,
 }
 
 impl Report {

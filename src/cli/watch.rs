@@ -101,7 +101,7 @@ impl Told {
 
     async fn listening(address: SocketAddr, announcer: &mut Announcer) -> Result<Told, Failure> {
         let server = Server::bind(address).await?;
-        announcer.listening(server.address()?)?;
+        announcer.listening(server.address()?);
         let telemetry = Arc::new(Telemetry::default());
         // There is no other one who could do it.
         telemetry.hear(&News::Leads);

@@ -13,7 +13,7 @@ use crate::desired::DocumentKind;
 pub use definition::definitions;
 pub use event::{EVENT_NAMESPACE, EventKind, EventSubject, EventText};
 pub use object::{FINALIZER, ObjectState, StoredObject};
-pub use status::{Texts, Told};
+pub use status::{Faults, Texts, Told};
 
 /// API group of our kinds.
 pub const GROUP: &str = "cilium-ipam.io";

@@ -105,7 +105,7 @@ pub struct Told<'t> {
     /// The newest documents that were read.
     pub read: &'t Texts,
     /// What is wrong with them.
-    pub findings: &'t [Finding],
+    pub faults: &'t Faults,
     /// The documents that are in force.
     pub in_force: &'t Texts,
     /// The last plan, if there was one.
@@ -114,6 +114,30 @@ pub struct Told<'t> {
     pub waiting: usize,
     /// Now.
     pub at: Timestamp,
+}
+
+/// Errors, by the path of what has them; what has no place is under none.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    by_path: BTreeMap<Arc<str>, Vec<String>>,
+    /// The first of all: its path, and what is wrong.
+    first: Option<(Option<Arc<str>>, String)>,
+}
+
+impl Faults {
+    /// Those among findings.
+    pub fn of(findings: &[Finding]) -> Faults {
+        let mut faults = Faults::default();
+        for finding in findings.iter().filter(|finding| finding.severity == Severity::Error) {
+            let path = finding.origin.as_ref().map(|origin| origin.file.clone());
+            faults.first.get_or_insert_with(|| (path.clone(), finding.message.clone()));
+            if let Some(path) = path {
+                let sentence = format!("{}: {}", finding.message, finding.help);
+                faults.by_path.entry(path).or_default().push(sentence);
+            }
+        }
+        faults
+    }
 }
 
 /// Documents by their paths.
@@ -176,19 +200,15 @@ impl Told<'_> {
 
     fn ready(&self, object: &StoredObject) -> Saying {
         let path = object.path();
-        let errors = || self.findings.iter().filter(|finding| finding.severity == Severity::Error);
-        let own: Vec<&Finding> =
-            errors().filter(|one| one.origin.as_ref().is_some_and(|origin| origin.file == path)).collect();
-        if !own.is_empty() {
-            let message: Vec<String> = own.iter().map(|one| format!("{}: {}", one.message, one.help)).collect();
-            return saying("Ready", ConditionStatus::False, "Invalid", message.join("; "));
+        let Faults { by_path, first } = self.faults;
+        if let Some(own) = by_path.get(&path) {
+            return saying("Ready", ConditionStatus::False, "Invalid", own.join("; "));
         }
         let is_in_force = object.document.as_ref().is_none_or(|document| has(self.in_force, document));
-        match (is_in_force, errors().next()) {
+        match (is_in_force, first) {
             (true, _) => self.in_force(object),
-            (false, Some(fault)) => {
-                let file = fault.origin.as_ref().map(|origin| format!("{} has faults", origin.file));
-                let what = file.unwrap_or_else(|| fault.message.clone());
+            (false, Some((path, message))) => {
+                let what = path.as_ref().map_or_else(|| message.clone(), |path| format!("{path} has faults"));
                 let is_brake = object.kind == CustomKind::Policy && object.spec["paused"] == true;
                 let brake = if is_brake { "the pause is in force; besides, " } else { "" };
                 let message = format!("{brake}{what}, and nothing new is in force until that is mended");

@@ -55,6 +55,11 @@ impl Lines {
         &self.text[self.range(line)]
     }
 
+    /// The text between two bytes.
+    pub fn between(&self, bytes: Range<usize>) -> &str {
+        &self.text[bytes]
+    }
+
     /// The byte of a character of a line, or where the line ends. Characters count from 0.
     pub fn byte(&self, line: usize, character: usize) -> usize {
         let (near, characters) = self.near(line, character);

@@ -3,6 +3,7 @@
 mod causes;
 mod diagnostic;
 mod examination;
+mod excerpt;
 mod explanation;
 mod findings;
 mod headlines;
@@ -19,10 +20,11 @@ mod markdown_waiting;
 mod markup;
 mod table;
 mod text;
+mod told;
 
 use crate::plan::PlanDocument;
 
-pub use diagnostic::{diagnostics, finding_documents};
+pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};
 pub use explanation::explanation;
 pub use human::{Detail, human};
@@ -31,6 +33,7 @@ pub use log_command::log_text;
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
 pub use text::{Paint, count, harmless_json, printable};
+pub use told::{FindingDocuments, OmittedDocument, finding_documents, findings_in_news};
 
 /// Why some of its changes cannot be taken back.
 pub fn why_irreversible(plan: &PlanDocument) -> &'static str {

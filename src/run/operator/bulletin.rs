@@ -17,9 +17,9 @@ use super::objects::Objects;
 use crate::apply::Outcome;
 use crate::cluster::live::LiveCluster;
 use crate::cluster::{Cluster, Operation, Target, Write};
-use crate::custom::{CustomKind, EventKind, EventSubject, EventText, ObjectState, StoredObject, Texts, Told};
+use crate::custom::{CustomKind, EventKind, EventSubject, EventText, Faults, ObjectState, StoredObject, Texts, Told};
 use crate::desired::PoolState;
-use crate::model::{Finding, NodeName, PoolName, Severity};
+use crate::model::{NodeName, PoolName, Severity};
 use crate::plan::{Overview, Target as Planned};
 use crate::run::{Loaded, News, Telemetry};
 
@@ -76,7 +76,7 @@ pub(super) struct Bulletin {
 struct State {
     /// What was read last, and what is wrong with it.
     read: Texts,
-    findings: Vec<Finding>,
+    faults: Faults,
     in_force: Texts,
     /// The pools of the last whole plan of this term.
     planned: Option<BTreeMap<PoolName, PoolState>>,
@@ -111,7 +111,7 @@ impl Bulletin {
         match news {
             News::InForce(loaded) => {
                 let mut state = self.lock();
-                state.findings.clone_from(&loaded.findings);
+                state.faults = Faults::of(&loaded.findings);
                 state.in_force = texts(loaded);
                 state.read = state.in_force.clone();
             }
@@ -141,14 +141,14 @@ impl Bulletin {
     fn invalid(&self, loaded: &Loaded) {
         {
             let mut state = self.lock();
-            state.findings.clone_from(&loaded.findings);
+            state.faults = Faults::of(&loaded.findings);
             state.read = texts(loaded);
         }
         let errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-        let objects = self.objects.all();
+        let objects: BTreeMap<Arc<str>, Arc<StoredObject>> =
+            self.objects.all().into_iter().map(|object| (object.path(), object)).collect();
         for finding in errors {
-            let file = finding.origin.as_ref().map(|origin| origin.file.clone());
-            if let Some(object) = objects.iter().find(|object| Some(object.path()) == file) {
+            if let Some(object) = finding.origin.as_ref().and_then(|origin| objects.get(&origin.file)) {
                 let message = format!("{}: {}", finding.message, finding.help);
                 self.event(subject(object), EventKind::Warning, "Invalid", message);
             }
@@ -295,8 +295,8 @@ impl Bulletin {
         if object.is_held_by_us() && overview.is_some_and(|overview| self.is_free(object, &state, overview)) {
             return Some(finalizers(object.finalizers_without_ours()));
         }
-        let State { read, findings, in_force, waiting, .. } = &*state;
-        let status = Told { read, findings, in_force, overview, waiting: *waiting, at }.new_status(object)?;
+        let State { read, faults, in_force, waiting, .. } = &*state;
+        let status = Told { read, faults, in_force, overview, waiting: *waiting, at }.new_status(object)?;
         let target = Target::Status(object.kind, object.name.clone());
         Some(Write { target, operation: Operation::Patch(json!({"metadata": guard, "status": status})) })
     }

@@ -231,7 +231,7 @@ impl Objects {
                 CustomKind::ALL.iter().all(|kind| state.read.contains(kind) || state.trouble.contains_key(kind))
             };
             if is_known {
-                self.load();
+                self.load().await;
                 self.read.notify_one();
             }
         }
@@ -253,37 +253,21 @@ impl Objects {
         }
     }
 
-    /// What they ask for, with everything that is wrong with it.
-    fn load(&self) {
+    /// Reads them beside everything else: many faults take their time, and nodes do not wait for it.
+    async fn load(&self) {
+        let reading = {
+            let state = self.lock();
+            let trouble: BTreeMap<&CustomKind, &String> = state.vanished.iter().chain(&state.trouble).collect();
+            let unread = trouble.into_iter().map(|(kind, why)| unread(*kind, why)).collect();
+            let objects = state.objects.values().cloned().collect();
+            Reading { objects, unread, good_specs: state.good_specs.clone() }
+        };
+        let Ok(understood) = tokio::task::spawn_blocking(move || reading.understood()).await else { return };
+        let Understood { loaded, left_out, good_specs } = understood;
         let mut state = self.lock();
-        let trouble: BTreeMap<&CustomKind, &String> = state.vanished.iter().chain(&state.trouble).collect();
-        let unread: Vec<Finding> = trouble.into_iter().map(|(kind, why)| unread(*kind, why)).collect();
-        let objects: Vec<Arc<StoredObject>> = state.objects.values().cloned().collect();
-        let documents = objects.iter().filter_map(|object| object.document.clone()).collect();
-        let mut loaded = understand(Documents { files: documents }, unread.clone());
-        let faulty = faulty_and_going(&objects, &loaded);
-        state.left_out = faulty.iter().filter(|name| !state.good_specs.contains_key(*name)).cloned().collect();
-        if !faulty.is_empty() {
-            // One with faults that was deleted is in nobody's way; what it asked for before stays, and gives nothing new.
-            let document = |object: &Arc<StoredObject>| {
-                if object.kind == CustomKind::IpPool && faulty.contains(&object.name) {
-                    object.document_with(state.good_specs.get(&object.name)?)
-                } else {
-                    object.document.clone()
-                }
-            };
-            loaded = understand(Documents { files: objects.iter().filter_map(document).collect() }, unread);
-        }
-        loaded.desired.address_pools_asked = AddressPoolsAsked::Elsewhere;
-        if !loaded.has_errors() {
-            let pools = objects.iter().filter(|object| object.kind == CustomKind::IpPool);
-            let specs = pools.filter(|object| !faulty.contains(&object.name));
-            let mut good: BTreeMap<String, Value> =
-                specs.map(|object| (object.name.clone(), object.spec.clone())).collect();
-            good.extend(
-                state.good_specs.iter().filter(|(name, _)| faulty.contains(*name)).map(|(k, v)| (k.clone(), v.clone())),
-            );
-            state.good_specs = good;
+        state.left_out = left_out;
+        if let Some(specs) = good_specs {
+            state.good_specs = specs;
             state.good = Some(loaded.clone());
         }
         state.newest = Some(loaded);
@@ -291,6 +275,52 @@ impl Objects {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is read, as it was at one moment.
+struct Reading {
+    objects: Vec<Arc<StoredObject>>,
+    /// Kinds that could not be read.
+    unread: Vec<Finding>,
+    good_specs: BTreeMap<String, Value>,
+}
+
+/// What came of it.
+struct Understood {
+    loaded: Loaded,
+    left_out: BTreeSet<String>,
+    /// Where there are no faults.
+    good_specs: Option<BTreeMap<String, Value>>,
+}
+
+impl Reading {
+    /// What they ask for, with everything that is wrong with it.
+    fn understood(self) -> Understood {
+        let Reading { objects, unread, good_specs } = self;
+        let documents = objects.iter().filter_map(|object| object.document.clone()).collect();
+        let mut loaded = understand(Documents { files: documents }, unread.clone());
+        let faulty = faulty_and_going(&objects, &loaded);
+        let left_out = faulty.iter().filter(|name| !good_specs.contains_key(*name)).cloned().collect();
+        if !faulty.is_empty() {
+            // One with faults that was deleted is in nobody's way; what it asked for before stays, and gives nothing new.
+            let document = |object: &Arc<StoredObject>| {
+                if object.kind == CustomKind::IpPool && faulty.contains(&object.name) {
+                    object.document_with(good_specs.get(&object.name)?)
+                } else {
+                    object.document.clone()
+                }
+            };
+            loaded = understand(Documents { files: objects.iter().filter_map(document).collect() }, unread);
+        }
+        loaded.desired.address_pools_asked = AddressPoolsAsked::Elsewhere;
+        let good_specs = (!loaded.has_errors()).then(|| {
+            let pools = objects.iter().filter(|object| object.kind == CustomKind::IpPool);
+            let read = pools.filter(|object| !faulty.contains(&object.name));
+            let read = read.map(|object| (object.name.clone(), object.spec.clone()));
+            read.chain(good_specs.into_iter().filter(|(name, _)| faulty.contains(name))).collect()
+        });
+        Understood { loaded, left_out, good_specs }
     }
 }
 

@@ -59,7 +59,7 @@ fn assert_findings(findings: &[Finding], documents: &Documents) {
     assert_harmless_but_colours("the diagnostics", &diagnostics(findings, documents, Detail::Full));
     let told = finding_documents(findings, documents, Detail::Full);
     serde_json::to_string(&told).expect("findings are JSON");
-    assert_harmless("the Markdown", &markdown_findings(&told, Detail::Full));
+    assert_harmless("the Markdown", &markdown_findings(&told.findings, Detail::Full));
 }
 
 fn assert_place(origin: &Origin, documents: &Documents) {
