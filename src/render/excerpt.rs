@@ -91,7 +91,7 @@ fn around(lines: &Lines, line: usize, at: usize) -> (Range<usize>, String) {
 struct Piece {
     /// Its first line, from 1.
     line: usize,
-    /// Characters of that line before it.
+    /// Characters of that line before it, so that those of its text count on.
     column: usize,
     bytes: Range<usize>,
     /// As long as these bytes.
@@ -140,9 +140,10 @@ impl Excerpt {
 
     fn part_of_line(&mut self, lines: &Lines, line: usize, origin: &Origin) {
         let (bytes, text) = around(lines, line, origin.bytes.0);
-        let before = lines.between(bytes.start..origin.bytes.0.max(bytes.start)).chars().count();
+        let text = masked(&text);
+        let before = text[..origin.bytes.0.saturating_sub(bytes.start)].chars().count();
         let column = (origin.column as usize).saturating_sub(1 + before);
-        self.pieces.push(Piece { line, column, bytes, text: masked(&text) });
+        self.pieces.push(Piece { line, column, bytes, text });
     }
 
     fn piece(&self, bytes: &Range<usize>) -> Option<&Piece> {
