@@ -274,3 +274,29 @@ fn rollback_as_json(rollback: &Rollback) -> Value {
     let forgotten = forgotten.iter().map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()}));
     json!({"event": "rolled-back", "from": from, "to": to, "quarantined": forgotten.collect::<Vec<_>>()})
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::SourceFile;
+    use crate::run::understand;
+
+    /// One whose news nobody prints.
+    fn silent(format: Format) -> (Announcer, Receiver<Said>) {
+        let (printer, said) = sync_channel(WAITING);
+        (Announcer { format, printer, printed: std::thread::spawn(|| Ok(())), nobody_listens: Arc::default() }, said)
+    }
+
+    #[test]
+    fn faults_are_handed_over_as_they_are() {
+        let file = SourceFile { path: "a.yaml".into(), text: "a: 1\n---\n".repeat(1_000).into() };
+        let loaded = understand(Documents { files: vec![file] }, Vec::new());
+        let (mut human, said) = silent(Format::Human);
+        human.hear(&News::Invalid(&loaded));
+        assert!(matches!(said.try_recv(), Ok(Said::Files(findings, _)) if findings == loaded.findings));
+        assert!(matches!(said.try_recv(), Ok(Said::Line { text, .. }) if text.contains("1,000 faults")));
+        let (mut json, said) = silent(Format::Json);
+        json.hear(&News::Invalid(&loaded));
+        assert!(matches!(said.try_recv(), Ok(Said::Faults { findings, .. }) if findings == loaded.findings));
+    }
+}

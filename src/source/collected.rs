@@ -10,7 +10,7 @@ use crate::model::{Finding, Origin, Rule, Severity};
 /// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
 pub(super) const LARGEST_FILE: u64 = 8 * 1024 * 1024;
 
-/// Largest size of all files of a revision together, in bytes.
+/// Largest size of all files together, in bytes.
 pub(super) const LARGEST_TOTAL: u64 = 256 * 1024 * 1024;
 
 /// What was collected so far.
@@ -18,6 +18,8 @@ pub(super) const LARGEST_TOTAL: u64 = 256 * 1024 * 1024;
 pub(super) struct Collected {
     pub(super) documents: Documents,
     pub(super) findings: Vec<Finding>,
+    /// Bytes of all files so far.
+    total: u64,
 }
 
 /// A path as people are shown it.
@@ -51,6 +53,16 @@ impl Collected {
         if bytes.len() as u64 > LARGEST_FILE {
             return self.too_large(name);
         }
+        let before = self.total;
+        self.total += bytes.len() as u64;
+        if self.total > LARGEST_TOTAL {
+            if before <= LARGEST_TOTAL {
+                let message =
+                    format!("with `{name}` the files are larger than {} MiB together", LARGEST_TOTAL / 1024 / 1024);
+                self.fault("directory-too-large", name, message, "name a directory that holds nothing but pools");
+            }
+            return;
+        }
         match String::from_utf8(bytes) {
             Ok(text) => self.documents.files.push(SourceFile { path: name.clone(), text: text.into() }),
             Err(error) => self.not_utf8(name, &error),
@@ -83,5 +95,22 @@ impl Collected {
             let help = "name the directory that holds the pools; an empty one never means that everything should go";
             self.fault("empty-directory", &name, message, help);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_too_large_together_are_refused_once() {
+        let mut collected = Collected { total: LARGEST_TOTAL - 2, ..Collected::default() };
+        for name in ["a.yaml", "b.yaml", "c.yaml"] {
+            collected.text(&name.into(), b"x\n".to_vec());
+        }
+        let kept: Vec<&str> = collected.documents.files.iter().map(|file| &*file.path).collect();
+        let told: Vec<(&str, &str)> = collected.findings.iter().map(|one| (one.rule.0, one.message.as_str())).collect();
+        assert_eq!(kept, ["a.yaml"]);
+        assert_eq!(told, [("directory-too-large", "with `b.yaml` the files are larger than 256 MiB together")]);
     }
 }

@@ -57,7 +57,7 @@ pub fn read(location: &Location) -> Found {
     match &location.revision {
         Some(revision) => revision::read(&location.directory, revision),
         None => {
-            let Collected { documents, findings } = read_directory(&location.directory);
+            let Collected { documents, findings, .. } = read_directory(&location.directory);
             Found { documents, findings, commit: None }
         }
     }

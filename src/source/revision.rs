@@ -18,7 +18,7 @@ pub(super) fn read(directory: &Path, revision: &str) -> Found {
     let mut reading = Reading { directory, revision, collected: Collected::default() };
     let commit = reading.commit();
     reading.collected.documents.files.sort();
-    let Collected { documents, findings } = reading.collected;
+    let Collected { documents, findings, .. } = reading.collected;
     Found { documents, findings, commit }
 }
 

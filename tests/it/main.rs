@@ -15,6 +15,7 @@ mod examples;
 mod explain;
 mod findings;
 mod hostile_server;
+mod hostile_sizes;
 mod hostile_text;
 mod interrupted;
 mod lb;

@@ -11,6 +11,7 @@ mod claims;
 mod cni;
 mod doctor;
 mod file;
+mod growth;
 mod join;
 mod newcomers;
 mod ours;
@@ -67,6 +68,9 @@ enum Verb {
     Newcomers,
     /// ADD of `cni-ipam-neutron` on a real Neutron, against one raw POST of a port; its start and its size; 60 turns.
     Cni,
+    /// What reading, checking and showing files of 1 KiB to 8 MiB costs, for many shapes; each size against the one before. `--nodes` is the largest
+    /// size, in bytes.
+    Growth,
     /// One after the other.
     All,
     /// Run a program, and print how long it took and the most memory that it had.
@@ -106,7 +110,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
         Verb::Newcomers => newcomers::run(tool, nodes.unwrap_or(newcomers::NODES)),
         Verb::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
+        Verb::Growth => growth::run(nodes.unwrap_or(growth::LARGEST)),
         Verb::All => {
+            growth::run(growth::LARGEST)?;
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
             plan::run(tool, nodes.unwrap_or(plan::NODES))?;

@@ -9,6 +9,7 @@ mod appliers;
 mod churn;
 mod claims;
 mod directories;
+mod faulty;
 mod gate;
 mod holdings;
 mod kills;
@@ -58,6 +59,8 @@ enum Verb {
     Rival,
     /// SIGKILL for the operator that leads while many nodes join, and one that stands by; 2,000 nodes.
     Leader,
+    /// A large file with very many faults comes again and again while nodes join; 200 nodes.
+    Faulty,
     /// `watch` for a long time while nodes, files and the API server come and go; 500 nodes.
     Soak(soak::Arguments),
 }
@@ -82,6 +85,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
         Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
         Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES)),
+        Verb::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Verb::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
         Verb::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),
     }

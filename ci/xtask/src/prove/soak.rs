@@ -21,6 +21,8 @@ pub const NODES: usize = 500;
 const REPLACED: usize = 10;
 const STEP: Duration = Duration::from_secs(2);
 const FILES_EVERY: u64 = 5;
+/// In a large file.
+const FAULTS: usize = 100_000;
 /// Long enough apart that much happens in between.
 const RESTART_EVERY: Duration = Duration::from_secs(180);
 /// By how much memory may grow from the second sixth of the time to the last one, in percent.
@@ -129,13 +131,19 @@ impl Soak<'_, '_> {
         Ok(())
     }
 
-    /// Ranges that nobody needs come and go, and now and then half a file.
+    /// Ranges that nobody needs come and go, and now and then half a file, or a large one with very many faults.
     fn change_files(&mut self) -> Result<()> {
         let path = Path::new(self.pools.path()).join("further.yaml");
         let text = pool("further", &format!("cidrs: [172.30.{}.0/24], blockSize: 26, priority: -1", self.steps % 200));
         let is_faulty = self.random.below(3) == 0;
         self.faults += u64::from(is_faulty);
-        let text = if is_faulty { &text[..text.len() / 2] } else { &text };
+        let text = match (is_faulty, self.random.below(2)) {
+            (false, _) => text,
+            (true, 0) => text[..text.len() / 2].to_owned(),
+            (true, _) => {
+                pool("further", &format!("cidrs: [172.30.0.0/24], blockSize: 26, reserved: [{}]", "x, ".repeat(FAULTS)))
+            }
+        };
         std::fs::write(path, text).context("the file cannot be written")
     }
 }
