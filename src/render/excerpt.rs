@@ -19,6 +19,9 @@ const LONGEST_LINE: usize = 240;
 const BEFORE: usize = 60;
 const FROM: usize = 120;
 
+/// Most lines between two places that are shown with them rather than left out.
+const BETWEEN: usize = 8;
+
 /// Longest sentence that is shown whole, in bytes: one may quote what is in a file.
 const LONGEST_SENTENCE: usize = 1_000;
 
@@ -123,7 +126,7 @@ impl Excerpt {
             let from = if is_short(line - 1) { line - 1 } else { line };
             let to = if is_short(line + 1) { line + 2 } else { line + 1 };
             match &mut whole {
-                Some(before) if from <= before.end => before.end = to,
+                Some(before) if from <= before.end + BETWEEN && (before.end..from).all(is_short) => before.end = to,
                 _ => excerpt.whole_lines(lines, whole.replace(from..to)),
             }
         }
