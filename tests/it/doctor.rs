@@ -81,14 +81,14 @@ fn the_same_table_under_other_ciliums() {
 }
 
 /// Rules that `doctor --rib` adds, for routes that real routers exchanged.
-fn by_rib(routes: &[(&str, &str)], arguments: &[&str]) -> Option<Value> {
-    let json = testbed::exchange(routes).unwrap()?;
+fn by_rib(routes: &[(&str, &str)], arguments: &[&str]) -> testbed::Result<Value> {
+    let json = testbed::exchange(routes)?;
     let folder = Folder::new(&[]);
     folder.write("rib.json", json);
     let file = repository().join("examples/wrong-block/cluster.yaml");
     let words =
         ["doctor", "-o", "json", "--fail-on", "never", "--rib", "rib.json", "--cluster", file.to_str().unwrap()];
-    Some(folder.run(&[&words, arguments].concat()).expect(0).json())
+    Ok(folder.run(&[&words, arguments].concat()).expect(0).json())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_real_routers_hold_in_the_incident() {
         [("master1", "192.0.2.11"), ("master2", "192.0.2.12"), ("master3", "192.0.2.13"), ("node01", "192.0.2.21")];
     let address = |name: &str| addresses.iter().find(|(node, _)| *node == name).unwrap().1;
     let announced: Vec<(&str, &str)> = INCIDENT.iter().map(|(node, block, _)| (*block, address(node))).collect();
-    let Some(report) = by_rib(&announced, &[]) else { return };
+    let report = testbed::or_skip!(by_rib(&announced, &[]));
     let wrong = told(&report, "route-from-wrong-node");
     let told: BTreeSet<&str> = wrong.iter().map(|(message, _)| message.as_str()).collect();
     let expected: Vec<String> = INCIDENT
@@ -116,7 +116,7 @@ fn what_real_routers_hold_besides() {
     let mut routes: Vec<(&str, &str)> =
         vec![("10.5.113.0/24", "192.0.2.11"), ("10.5.115.0/24", "192.0.2.12"), ("10.5.114.0/24", "192.0.2.13")];
     routes.extend([("10.5.118.0/24", "192.0.2.99"), ("10.5.113.128/25", "192.0.2.12")]);
-    let Some(report) = by_rib(&routes, &["--cilium-version", "1.12.19"]) else { return };
+    let report = testbed::or_skip!(by_rib(&routes, &["--cilium-version", "1.12.19"]));
     let expected = ["node-spec-not-used", "route-missing", "route-stale", "route-too-specific"];
     assert_eq!(rules(&report), expected.map(str::to_owned).into());
     assert!(told(&report, "route-missing")[0].0.contains("10.5.112.0/24, in which the Pods of node `node01` live"));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use testbed::{Ending, Options, Program, Prometheus, Revision, Snapshot, wait_until};
+use testbed::{Ending, Options, Program, Prometheus, Revision, Snapshot, or_skip, wait_until};
 
 use super::operator::{GROUP, condition, install_definitions, object, operator_of, until};
 use super::running::{AT_MOST, Running, http_get};
@@ -209,9 +209,7 @@ fn the_alert_fires() {
         Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch", "--listen", "127.0.0.1:0"]);
     let address = watching.address();
     let rules = repository().join("ci/chart/files/alerts.yaml");
-    let Some(prometheus) = Prometheus::start(&server.plane, &address, &rules).unwrap() else {
-        return;
-    };
+    let prometheus = or_skip!(Prometheus::start(&server.plane, &address, &rules));
     let scraped = || prometheus.get("query?query=cilium_ipam_rollbacks_total").unwrap();
     let mut restored = Restored::of(server);
     until("it was scraped", || scraped()["data"]["result"][0]["value"][1] == "0");

@@ -12,19 +12,19 @@ const CANNOT_HERE: i32 = 75;
 /// Moves the cache, as it does for the programs.
 const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 
-/// A program of a package, such as `promtool` of `prometheus`; `None` where Debian cannot be reached, which is said on standard error.
+/// A program of a package, such as `promtool` of `prometheus`.
 ///
 /// # Errors
-/// When it cannot be unpacked.
-pub fn debian(package: &str, program: &str) -> Result<Option<PathBuf>> {
+/// [`Error::Missing`] where Debian cannot be reached; otherwise when it cannot be unpacked.
+pub fn debian(package: &str, program: &str) -> Result<PathBuf> {
     debian_file(package, &format!("usr/bin/{program}"))
 }
 
-/// A file of a package, by its path from the root; `None` where Debian cannot be reached, which is said on standard error.
+/// A file of a package, by its path from the root.
 ///
 /// # Errors
-/// When it cannot be unpacked.
-pub fn debian_file(package: &str, file: &str) -> Result<Option<PathBuf>> {
+/// [`Error::Missing`] where Debian cannot be reached; otherwise when it cannot be unpacked.
+pub fn debian_file(package: &str, file: &str) -> Result<PathBuf> {
     let folder = std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
     let cache = folder.join("debian").join(package);
     fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
@@ -33,7 +33,7 @@ pub fn debian_file(package: &str, file: &str) -> Result<Option<PathBuf>> {
     lock.lock().map_err(Error::file(&lock_path))?;
     let path = cache.join("root").join(file);
     if path.exists() {
-        return Ok(Some(path));
+        return Ok(path);
     }
     let script = workspace().join("ci/testbed/fetch-debian.sh");
     // With the caller's environment: apt may need its proxy from there.
@@ -42,11 +42,10 @@ pub fn debian_file(package: &str, file: &str) -> Result<Option<PathBuf>> {
     let output = command.output().map_err(Error::file(&script))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.code() == Some(CANNOT_HERE) {
-        eprintln!("testbed: no {package} here: {} says:\n{stderr}", script.display());
-        return Ok(None);
+        return Err(Error::missing("debian", format!("{package}: {stderr}")));
     }
     if !output.status.success() || !path.exists() {
         return Err(Error::Failed { program: script.display().to_string(), stderr });
     }
-    Ok(Some(path))
+    Ok(path)
 }

@@ -24,6 +24,14 @@ pub enum Error {
         /// What it said.
         stderr: String,
     },
+    /// This machine cannot have what a test needs. The test is skipped, not failed.
+    #[error("{what} cannot be had here: {why}")]
+    Missing {
+        /// One word for it.
+        what: &'static str,
+        /// What says so.
+        why: String,
+    },
     /// A program was asked for which [`build`](crate::build) was not told about.
     #[error("{0} was not built: name it in the call of `build`")]
     NotBuilt(String),
@@ -109,6 +117,12 @@ impl Error {
             Self::Status { status, .. } => Some(*status),
             _ => None,
         }
+    }
+
+    /// This machine cannot have it.
+    #[must_use]
+    pub fn missing(what: &'static str, why: impl Into<String>) -> Self {
+        Self::Missing { what, why: why.into() }
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {

@@ -22,14 +22,13 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it beside a control plane, with the rules of that file, and waits until it is ready; `None` where Debian cannot be reached, which
-    /// is said on standard error.
+    /// Starts it beside a control plane, with the rules of that file, and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not get ready.
-    pub fn start(plane: &ControlPlane, scraped: &str, rules: &Path) -> Result<Option<Self>> {
+    /// [`Error::Missing`] where Debian cannot be reached; otherwise when it does not get ready.
+    pub fn start(plane: &ControlPlane, scraped: &str, rules: &Path) -> Result<Self> {
         let folder = plane.folder();
-        let Some(program) = debian("prometheus", "prometheus")? else { return Ok(None) };
+        let program = debian("prometheus", "prometheus")?;
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{}]\n\
              scrape_configs: [{{job_name: it, static_configs: [{{targets: ['{scraped}']}}]}}]\n",
@@ -47,7 +46,7 @@ impl Prometheus {
             let mut server = Server::start("prometheus", &program, &arguments, folder)?;
             let client = Client::new(&format!("http://{address}"), &plane.certificates().authority, "")?;
             server.wait_ready(READY_LIMIT, || client.is_ok("/-/ready"))?;
-            Ok(Some(Self { client, _server: server }))
+            Ok(Self { client, _server: server })
         })
     }
 

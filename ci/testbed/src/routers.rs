@@ -17,28 +17,25 @@ const CANNOT_HERE: i32 = 75;
 const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 
 /// Announces IPv4 prefixes with their next hops, which must lie in 192.0.2.0/24, from one router to another one, and gives what that one
-/// prints for `show bgp ipv4 unicast json` once it has all of them; `None` where Debian cannot be reached or the kernel has no namespaces
-/// for it, which is said on standard error.
+/// prints for `show bgp ipv4 unicast json` once it has all of them.
 ///
 /// # Errors
-/// When FRR cannot be fetched, or the routes do not arrive.
-pub fn exchange(routes: &[(&str, &str)]) -> Result<Option<String>> {
-    if prepare()?.is_none() {
-        return Ok(None);
-    }
+/// [`Error::Missing`] where Debian cannot be reached or the kernel has no namespaces for it; otherwise when the routes do not arrive.
+pub fn exchange(routes: &[(&str, &str)]) -> Result<String> {
+    prepare()?;
     let lines: String = routes.iter().map(|(prefix, hop)| format!("{prefix} {hop}\n")).collect();
     run(&scripts().join("exchange.sh"), &cache(), &lines)
 }
 
-/// Fetches FRR, for a router beside something else; `None` where Debian cannot be reached, which is said on standard error.
-pub(crate) fn prepare() -> Result<Option<()>> {
+/// Fetches FRR, for a router beside something else.
+pub(crate) fn prepare() -> Result<()> {
     let cache = cache();
     fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
     lock.lock().map_err(Error::file(&lock_path))?;
     // With the caller's environment: apt may need its proxy from there.
-    Ok(run(&scripts().join("prep.sh"), &cache, "")?.map(drop))
+    run(&scripts().join("prep.sh"), &cache, "").map(drop)
 }
 
 /// The script that puts a router beside a command, and its first argument.
@@ -46,7 +43,7 @@ pub(crate) fn beside() -> (PathBuf, PathBuf) {
     (scripts().join("beside.sh"), cache())
 }
 
-fn run(script: &Path, cache: &Path, input: &str) -> Result<Option<String>> {
+fn run(script: &Path, cache: &Path, input: &str) -> Result<String> {
     let mut command = Command::new(script);
     command.arg(cache).env_remove("KUBECONFIG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(Error::file(script))?;
@@ -57,11 +54,10 @@ fn run(script: &Path, cache: &Path, input: &str) -> Result<Option<String>> {
     let output = child.wait_with_output().map_err(Error::file(script))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
-        return Ok(Some(text(&output.stdout)));
+        return Ok(text(&output.stdout));
     }
     if output.status.code() == Some(CANNOT_HERE) {
-        eprintln!("testbed: no routers here: {} says:\n{}", script.display(), text(&output.stderr));
-        return Ok(None);
+        return Err(Error::missing("routers", format!("{} says: {}", script.display(), text(&output.stderr))));
     }
     Err(Error::Failed { program: script.display().to_string(), stderr: text(&output.stderr) })
 }

@@ -39,18 +39,14 @@ pub(crate) fn lock(cache: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Runs a script, with the caller's environment: apt may need its proxy from there. `None` where Debian cannot be reached, which is said on
-/// standard error.
-pub(crate) fn script(name: &str, arguments: &[&Path]) -> Result<Option<()>> {
+/// Runs a script, with the caller's environment: apt may need its proxy from there.
+pub(crate) fn script(name: &str, arguments: &[&Path]) -> Result<()> {
     let path = scripts().join(name);
     let output = Command::new(&path).args(arguments).env_remove("KUBECONFIG").output().map_err(Error::file(&path))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.code() {
-        Some(0) => Ok(Some(())),
-        Some(CANNOT_HERE) => {
-            eprintln!("testbed: no guest here: {} says:\n{stderr}", path.display());
-            Ok(None)
-        }
+        Some(0) => Ok(()),
+        Some(CANNOT_HERE) => Err(Error::missing("guest", format!("{} says: {stderr}", path.display()))),
         _ => Err(Error::Failed { program: path.display().to_string(), stderr }),
     }
 }

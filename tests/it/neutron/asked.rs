@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 use testbed::OpenStack;
 use testbed::openstack::{ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, Options};
+use testbed::or_skip;
 
 use super::support::{Plugin, addresses, fault, finish, ports, stack, start, variables};
 
 #[test]
 fn what_is_asked_for_is_given() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     the_commands_that_users_know(&stack);
     one_port_and_few_requests(&stack);
     both_families_and_what_the_subnet_says(&stack);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testbed::openstack::{MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
+use testbed::or_skip;
 use testbed::{Fault, OpenStack, wait_until};
 
 use super::support::{finish, stack, start_of, variables};
@@ -49,7 +50,7 @@ const TABLE: [(&str, &str, &str); 14] = [
 
 #[test]
 fn what_has_become_of_the_plugin_of_2020() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let folder = tempfile::tempdir().unwrap();
     let ours = measure(&Candidate::ours(&stack, folder.path()));
     let binary = std::env::var_os(BINARY).map(PathBuf::from);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
+use testbed::or_skip;
 use testbed::{OpenStack, wait_until};
 
 use super::node::Node;
@@ -11,8 +12,8 @@ use super::support::{Plugin, addresses, ports, stack};
 
 #[test]
 fn pods_talk_with_addresses_of_neutron() {
-    let Some(stack) = stack(&Options::default()) else { return };
-    let Some(node) = Node::new() else { return };
+    let stack = or_skip!(stack(&Options::default()));
+    let node = or_skip!(Node::new());
     pods_behind_veth_pairs(&stack, &node);
     both_families_behind_veth_pairs(&stack, &node);
     a_gateway_beyond_the_subnet(&stack, &node);

@@ -6,12 +6,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 use testbed::OpenStack;
 use testbed::openstack::{ApplicationCredential, Options};
+use testbed::or_skip;
 
 use super::support::{Plugin, fault, ports, stack};
 
 #[test]
 fn credentials_are_kept_safe_and_refusals_are_remembered() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     an_application_credential_in_a_file(&stack, &network);

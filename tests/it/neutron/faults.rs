@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use testbed::openstack::Options;
+use testbed::or_skip;
 use testbed::{Fault, OpenStack, wait_until};
 
 use super::support::{Plugin, fault, finish, ports, stack, variables};
@@ -12,7 +13,7 @@ use crate::support::Ran;
 
 #[test]
 fn nothing_leaks_whatever_goes_wrong() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     a_network_without_a_subnet(&stack);

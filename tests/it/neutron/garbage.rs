@@ -5,13 +5,14 @@ use std::fs;
 use serde_json::json;
 use testbed::OpenStack;
 use testbed::openstack::Options;
+use testbed::or_skip;
 
 use super::daemon::{Daemon, DaemonSet};
 use super::support::{Plugin, addresses, finish, ports, stack, start, variables};
 
 #[test]
 fn only_what_nobody_has_any_more_is_deleted() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     the_runtime_forgot_and_the_network_namespace_went(&stack, &network);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use testbed::openstack::{ApplicationCredential, Internal, Options};
+use testbed::or_skip;
 use testbed::{CniPlugin, Guest, Initramfs, OpenStack, Program, Setup, build};
 
 use super::input::snippets;
@@ -22,9 +23,9 @@ const KEYSTONE: &str = "https://keystone.example/v3";
 
 #[test]
 fn pods_on_ipvlan_with_a_leg_to_their_node() {
-    let Some(stack) = stack(&Options { internal: Internal::Guest, ..Options::default() }) else { return };
+    let stack = or_skip!(stack(&Options { internal: Internal::Guest, ..Options::default() }));
     let networks = ["10.7.0", "10.8.0"].map(|prefix| neutron_network(&stack, prefix));
-    let Some(node) = Node::new(&stack, &networks) else { return };
+    let node = or_skip!(Node::new(&stack, &networks));
     ["a", "b"].into_iter().for_each(|pod| node.add_pod(pod));
     let links = node.links(None);
     pods_on_ipvlan(&stack, &node, &networks[0], "main-l3");
@@ -151,8 +152,7 @@ struct Node {
 }
 
 impl Node {
-    /// `None` where there is no QEMU.
-    fn new(stack: &OpenStack, networks: &[String; 2]) -> Option<Node> {
+    fn new(stack: &OpenStack, networks: &[String; 2]) -> testbed::Result<Node> {
         let credential = stack.create_application_credential("node", Some(&documented_rules())).unwrap();
         let main = documented("main", "ipvlan", networks);
         let l3 =
@@ -173,7 +173,7 @@ impl Node {
             files = files.program(&format!("/opt/cni/bin/{name}"), path).unwrap();
         }
         let modules = vec!["dummy", "ipvlan", "veth"];
-        let guest = Guest::start(&Setup { files, modules, uuid: MACHINE.to_owned(), nics: Vec::new() }).unwrap()?;
+        let guest = Guest::start(&Setup { files, modules, uuid: MACHINE.to_owned(), nics: Vec::new() })?;
         let node = Node { guest };
         for command in [
             "ip link add eth0 type dummy".to_owned(),
@@ -183,7 +183,7 @@ impl Node {
         ] {
             node.inside(None, &command).expect(0);
         }
-        Some(node)
+        Ok(node)
     }
 
     /// On the node, or in the network of a Pod.

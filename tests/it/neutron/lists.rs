@@ -2,12 +2,13 @@
 
 use serde_json::json;
 use testbed::openstack::Options;
+use testbed::or_skip;
 
 use super::support::{Plugin, ports, stack};
 
 #[test]
 fn lists_are_read_to_their_end_and_ports_have_the_security_groups_that_are_named() {
-    let Some(stack) = stack(&Options { largest_page: Some(2), ..Options::default() }) else { return };
+    let stack = or_skip!(stack(&Options { largest_page: Some(2), ..Options::default() }));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     let group = json!({"security_group": {"name": "pods"}});

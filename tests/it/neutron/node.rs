@@ -30,29 +30,34 @@ pub struct Node {
 }
 
 impl Node {
-    /// Without any network; `None` where there is no Debian for a `ping`.
-    pub fn new() -> Option<Node> {
-        let ping = debian_file("busybox-static", "bin/busybox").unwrap()?;
+    /// Without any network.
+    pub fn new() -> testbed::Result<Node> {
+        let ping = debian_file("busybox-static", "bin/busybox")?;
         let mut wanted = vec![Program::Cnitool];
         wanted.extend(PLUGINS.map(Program::CniPlugin));
-        let programs = build(&wanted).unwrap();
+        let programs = build(&wanted)?;
         let mut holder = Command::new("unshare");
         holder.args(["--net", "--mount", "--propagation", "private", "sh", "-c", HOLDER]);
         holder.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let needs = "network namespaces need root, and `unshare`, `nsenter` and `ip` of util-linux and iproute2";
-        let mut holder = holder.spawn().unwrap_or_else(|why| panic!("{needs}: {why}"));
+        let missing = |why: &str| {
+            let needs = "it needs root, and `unshare`, `nsenter` and `ip` of util-linux and iproute2";
+            testbed::Error::missing("namespaces", format!("{needs}: {why}"))
+        };
+        let mut holder = holder.spawn().map_err(|why| missing(&why.to_string()))?;
         let mut line = String::new();
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let lifeline = holder.stdin.take();
         let node = Node { holder, lifeline, folder: TempDir::new().unwrap(), ping, programs };
-        assert_eq!(line, "ready\n", "{needs}");
+        if line != "ready\n" {
+            return Err(missing("`unshare --net --mount` is refused"));
+        }
         for folder in ["bin", "pods", "net.d"] {
             fs::create_dir(node.folder.path().join(folder)).unwrap();
         }
         node.relay();
         let plugin = node.folder.path().join("bin/cni-vm-nic");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cni-vm-nic"), plugin).unwrap();
-        Some(node)
+        Ok(node)
     }
 
     /// The plugin under the name that configurations give it. It is run in the machine's network, where Neutron is: it asks for addresses

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
+use testbed::or_skip;
 use testbed::{Fault, OpenStack};
 
 use super::daemon::{Daemon, DaemonSet, in_pool};
@@ -19,7 +20,7 @@ const ADDRESSES: usize = 4;
 
 #[test]
 fn nobody_loses_a_pair() {
-    let Some(stack) = stack(&Options { max_allowed_address_pair: 40, ..Options::default() }) else { return };
+    let stack = or_skip!(stack(&Options { max_allowed_address_pair: 40, ..Options::default() }));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     six_writers_and_one_who_overwrites(&stack, &network);
@@ -183,7 +184,7 @@ fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
 /// In a cluster that the chart was installed into, with the rights that it gives.
 #[test]
 fn the_pod_cidrs_of_its_node_are_let_out() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     let vm = port_of_vm(&stack, &network);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
+use testbed::or_skip;
 use testbed::{Fault, OpenStack};
 
 use super::support::stack;
@@ -76,7 +77,7 @@ fn let_out(stack: &OpenStack, port: &str, ranges: &[String]) {
 
 #[test]
 fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("vms").unwrap();
     stack.create_subnet(&network, "10.9.0.0/24", &json!({})).unwrap();
     let foreign_mac = json!({"ip_address": "10.20.8.0/24", "mac_address": "fa:16:3e:00:00:01"});

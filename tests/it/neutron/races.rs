@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use testbed::OpenStack;
 use testbed::openstack::{Database, Options};
+use testbed::or_skip;
 use testbed::{Random, fresh_seed};
 
 use super::support::{Plugin, finish, ports, stack};
@@ -18,7 +19,7 @@ const AT_ONCE: usize = 8;
 #[test]
 fn every_container_has_one_port_whoever_is_killed() {
     let options = Options { database: Database::MariaDb, ..Options::default() };
-    let Some(stack) = stack(&options) else { return };
+    let stack = or_skip!(stack(&options));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     let plugin = Plugin::new(&stack, &network, "n1");

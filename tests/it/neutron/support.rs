@@ -11,9 +11,9 @@ use testbed::openstack::{self, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_U
 
 use crate::support::Ran;
 
-/// An OpenStack for one test; `None` where its packages cannot be had.
-pub fn stack(options: &openstack::Options) -> Option<OpenStack> {
-    OpenStack::start(options).unwrap()
+/// An OpenStack for one test.
+pub fn stack(options: &openstack::Options) -> testbed::Result<OpenStack> {
+    OpenStack::start(options)
 }
 
 /// The plugin on a node, for one network of Neutron.

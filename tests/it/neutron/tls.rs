@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
+use testbed::or_skip;
 use testbed::{OpenStack, TlsFront};
 
 use super::support::{Plugin, ports, stack};
@@ -36,7 +37,7 @@ fn point_catalog(stack: &OpenStack, url: &str) {
 
 #[test]
 fn only_who_is_trusted_is_told_a_secret() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
     let keystone = TlsFront::start(&stack.keystone_url()).unwrap();

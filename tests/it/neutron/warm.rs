@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use testbed::openstack::{Database, Options};
+use testbed::or_skip;
 use testbed::{OpenStack, Random, fresh_seed};
 
 use super::daemon::{DaemonSet, in_pool};
@@ -20,7 +21,7 @@ fn network(stack: &OpenStack, name: &str, cidr: &str) -> String {
 
 #[test]
 fn pods_start_without_openstack_as_long_as_the_pool_lasts() {
-    let Some(stack) = stack(&Options::default()) else { return };
+    let stack = or_skip!(stack(&Options::default()));
     let network = network(&stack, "pods", "10.1.0.0/24");
     let plugin = Plugin::new(&stack, &network, "n1").with("deadlineSeconds", json!(10));
     let plugin = plugin.with("warmPool", json!({"free": 3, "most": 4}));
@@ -114,7 +115,7 @@ const AT_ONCE: usize = 8;
 
 #[test]
 fn plugins_and_daemons_are_killed_and_no_port_has_two() {
-    let Some(stack) = stack(&Options { database: Database::MariaDb, ..Options::default() }) else { return };
+    let stack = or_skip!(stack(&Options { database: Database::MariaDb, ..Options::default() }));
     let network = network(&stack, "pods", "10.1.0.0/24");
     let plugin = Plugin::new(&stack, &network, "n1").with("warmPool", json!({"free": 6, "most": 8}));
     let set = DaemonSet::new(&[&plugin]);

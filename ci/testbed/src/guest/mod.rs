@@ -61,17 +61,15 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots it and waits until it takes commands; `None` where QEMU or the kernel cannot be had, which is said on standard error.
+    /// Boots it and waits until it takes commands.
     ///
     /// # Errors
-    /// When it does not come up.
-    pub fn start(setup: &Setup) -> Result<Option<Self>> {
+    /// [`Error::Missing`] where QEMU or the kernel cannot be had; otherwise when it does not come up.
+    pub fn start(setup: &Setup) -> Result<Self> {
         let cache = cache();
         // Until it is up: another version of the scripts would make the cache anew.
         let _lock = lock(&cache)?;
-        if script("prep.sh", &[&cache, Path::new("small")])?.is_none() {
-            return Ok(None);
-        }
+        script("prep.sh", &[&cache, Path::new("small")])?;
         let folder = RunFolder::new()?;
         let path = folder.path().join("initramfs.cpio");
         fs::write(&path, files(setup, &cache.join("small"))?.archive()).map_err(Error::file(&path))?;
@@ -92,7 +90,7 @@ impl Guest {
         if first != READY {
             return Err(Error::unreadable("the guest's first word", format!("{first:?}")));
         }
-        Ok(Some(guest))
+        Ok(guest)
     }
 
     /// Runs a line of shell.
@@ -186,13 +184,14 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::or_skip;
 
     #[test]
     fn a_guest_does_what_it_is_told_and_is_given_up_when_it_hangs() {
         let files = Initramfs::default().file("/etc/motto", 0o600, "hello\n");
         let uuid = "0f1e2d3c-4b5a-4697-8877-665544332211";
         let setup = Setup { files, modules: vec!["dummy"], uuid: uuid.to_owned(), nics: Vec::new() };
-        let Some(guest) = Guest::start(&setup).unwrap() else { return };
+        let guest = or_skip!(Guest::start(&setup));
         let answer = guest.run("cat /etc/motto; echo 'a fault' >&2; exit 3").unwrap();
         let wanted = Answer { code: 3, stdout: "hello\n".to_owned(), stderr: "a fault\n".to_owned() };
         assert_eq!(answer, wanted);
@@ -200,7 +199,7 @@ mod tests {
         let hung = guest.run_within(Duration::from_millis(200), "sleep 1000").unwrap_err().to_string();
         assert!(hung.contains("`sleep 1000`") && hung.contains("up after"), "{hung}");
         drop(guest);
-        let ended = Guest::start(&setup).unwrap().unwrap().run("poweroff -f").unwrap_err().to_string();
+        let ended = Guest::start(&setup).unwrap().run("poweroff -f").unwrap_err().to_string();
         assert!(ended.contains("the guest at `poweroff -f`"), "{ended}");
     }
 }

@@ -35,17 +35,16 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// `None` where Debian cannot be reached.
-    pub(super) fn find() -> Result<Option<Self>> {
-        let Some(server) = debian_file("mariadb-server-core", "usr/sbin/mariadbd")? else { return Ok(None) };
+    pub(super) fn find() -> Result<Self> {
+        let server = debian_file("mariadb-server-core", "usr/sbin/mariadbd")?;
         let root = server.ancestors().nth(2).unwrap_or(&server).to_owned();
         let mut folders = Vec::new();
         for (package, library) in LIBRARIES {
             let file = format!("usr/lib/{}-linux-gnu/{library}", std::env::consts::ARCH);
-            let Some(path) = debian_file(package, &file)? else { return Ok(None) };
+            let path = debian_file(package, &file)?;
             folders.push(path.parent().unwrap_or(&path).display().to_string());
         }
-        Ok(Some(Self { root, libraries: folders.join(":") }))
+        Ok(Self { root, libraries: folders.join(":") })
     }
 
     fn server(&self) -> PathBuf {

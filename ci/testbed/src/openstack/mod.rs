@@ -90,15 +90,15 @@ pub struct OpenStack {
 }
 
 impl OpenStack {
-    /// Starts it and waits until both services answer; `None` where Python or the packages cannot be had, which is said on standard error.
+    /// Starts it and waits until both services answer.
     ///
     /// The first start on a machine fetches packages and compiles one of them; that takes a minute or two.
     ///
     /// # Errors
-    /// When something cannot be built, or does not get ready.
-    pub fn start(options: &Options) -> Result<Option<Self>> {
-        let Some(sources) = Sources::prepare(options.database)? else { return Ok(None) };
-        with_free_ports(|| sources.start(options)).map(Some)
+    /// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot be built, or does not get ready.
+    pub fn start(options: &Options) -> Result<Self> {
+        let sources = Sources::prepare(options.database)?;
+        with_free_ports(|| sources.start(options))
     }
 
     /// Neutron: its fault proxy, and its life.
@@ -150,13 +150,12 @@ impl OpenStack {
     }
 }
 
-/// Fetches, builds and fills all that a start needs, as the first start would; `None` where Python or the packages cannot be had, which is said on
-/// standard error. For those who want it to be seen: what is told from inside of a test is not.
+/// Fetches, builds and fills all that a start needs, as the first start would. For those who want it to be seen: what is told from inside of a test is not.
 ///
 /// # Errors
-/// When something cannot be built.
-pub fn prepare(database: Database) -> Result<Option<()>> {
-    Ok(Sources::prepare(database)?.map(drop))
+/// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot be built.
+pub fn prepare(database: Database) -> Result<()> {
+    Sources::prepare(database).map(drop)
 }
 
 /// What a start needs, all of it found or prepared.
@@ -168,22 +167,18 @@ struct Sources {
 }
 
 impl Sources {
-    /// `None` where Python or the packages cannot be had.
-    fn prepare(database: Database) -> Result<Option<Self>> {
-        let Some(python) = Python::find_or_install()? else { return Ok(None) };
+    fn prepare(database: Database) -> Result<Self> {
+        let python = Python::find_or_install()?;
         let programs = match database {
             Database::Sqlite => None,
-            Database::MariaDb => match Programs::find()? {
-                None => return Ok(None),
-                found => found,
-            },
+            Database::MariaDb => Some(Programs::find()?),
         };
         let accounts = keystone::template(&python)?;
         let tables = match &programs {
             None => neutron::sqlite_template(&python)?,
             Some(programs) => mariadb::template(&python, programs)?,
         };
-        Ok(Some(Self { python, programs, accounts, tables }))
+        Ok(Self { python, programs, accounts, tables })
     }
 
     /// One attempt, in a folder of its own.

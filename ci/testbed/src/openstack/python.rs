@@ -29,6 +29,8 @@ const ASK: &str = "import ensurepip, sys, venv\n\
 /// What pip says where it cannot reach the index; a pin that is not there is told with the versions that are.
 const UNREACHABLE: [&str; 3] = ["from versions: none", "Retry(total=0", "Max retries exceeded"];
 
+const NO_PYTHON: &str = "no Python of version 3.10 or newer that has venv and ensurepip";
+
 /// An interpreter with all packages.
 #[derive(Debug)]
 pub(super) struct Python {
@@ -36,12 +38,9 @@ pub(super) struct Python {
 }
 
 impl Python {
-    /// Finds the environment in the cache, or installs it; `None` where there is no Python or the index cannot be reached.
-    pub(super) fn find_or_install() -> Result<Option<Self>> {
-        let Some(interpreter) = Interpreter::find() else {
-            eprintln!("testbed: no OpenStack here: no Python of version 3.10 or newer that has venv and ensurepip");
-            return Ok(None);
-        };
+    /// Finds the environment in the cache, or installs it.
+    pub(super) fn find_or_install() -> Result<Self> {
+        let interpreter = Interpreter::find().ok_or_else(|| Error::missing("openstack", NO_PYTHON))?;
         let parent = cache().join("openstack");
         fs::create_dir_all(&parent).map_err(Error::file(&parent))?;
         let folder = parent.join(interpreter.fingerprint());
@@ -49,8 +48,10 @@ impl Python {
         let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
         lock.lock().map_err(Error::file(&lock_path))?;
         let python = Self { folder };
-        let is_there = python.folder.join(MARKER).exists() || python.install(&interpreter)?;
-        Ok(is_there.then_some(python))
+        if !python.folder.join(MARKER).exists() {
+            python.install(&interpreter)?;
+        }
+        Ok(python)
     }
 
     /// A file of the environment, such as `etc/neutron/api-paste.ini`.
@@ -70,8 +71,8 @@ impl Python {
         output(&mut command, program).map(drop)
     }
 
-    /// In its final place, because scripts of an environment name it; false where the index cannot be reached.
-    fn install(&self, interpreter: &Interpreter) -> Result<bool> {
+    /// In its final place, because scripts of an environment name it.
+    fn install(&self, interpreter: &Interpreter) -> Result<()> {
         eprintln!("testbed: installing the Python packages of OpenStack; a minute or two the first time");
         let start = std::time::Instant::now();
         if self.folder.exists() {
@@ -82,17 +83,15 @@ impl Python {
         output(with_index(&interpreter.executable).args(["-m", "venv"]).arg(&venv), "venv")?;
         let mut pip = with_index(&venv.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--constraint"]).arg(&constraints).args(PACKAGES);
-        match output(&mut pip, "pip") {
-            Ok(_) => {}
-            Err(Error::Failed { stderr, .. }) if UNREACHABLE.iter().any(|sign| stderr.contains(sign)) => {
-                eprintln!("testbed: no OpenStack here: pip says:\n{stderr}");
-                return Ok(false);
+        output(&mut pip, "pip").map_err(|error| match error {
+            Error::Failed { stderr, .. } if UNREACHABLE.iter().any(|sign| stderr.contains(sign)) => {
+                Error::missing("openstack", format!("pip says: {stderr}"))
             }
-            Err(other) => return Err(other),
-        }
+            other => other,
+        })?;
         super::write(&self.folder, MARKER, "")?;
         eprintln!("testbed: installed the Python packages of OpenStack in {} s", start.elapsed().as_secs());
-        Ok(true)
+        Ok(())
     }
 }
 

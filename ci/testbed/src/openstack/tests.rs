@@ -7,6 +7,7 @@ use ureq::Agent;
 
 use super::*;
 use crate::faults::Fault;
+use crate::or_skip;
 use crate::wait::wait_until;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -15,7 +16,7 @@ const PORTS: &str = "/v2.0/ports";
 /// One start for all that a test needs to see, as each takes seconds.
 #[test]
 fn sqlite_serves_a_member() {
-    let Some(stack) = OpenStack::start(&Options::default()).unwrap() else { return };
+    let stack = or_skip!(OpenStack::start(&Options::default()));
     let network = stack.create_network("pods").unwrap();
     let subnet = stack.create_subnet(&network, "10.20.0.0/16", &json!({"gateway_ip": "10.20.0.1"})).unwrap();
     a_port_is_made_found_and_deleted(&stack, &network, &subnet);
@@ -118,7 +119,7 @@ fn neutron_can_be_taken_away(stack: &OpenStack) {
 #[test]
 fn a_token_can_be_short_lived() {
     let options = Options { token_lifetime: Duration::from_secs(6), ..Options::default() };
-    let Some(stack) = OpenStack::start(&options).unwrap() else { return };
+    let stack = or_skip!(OpenStack::start(&options));
     let old = stack.as_member().token().unwrap();
     let agent = Agent::config_builder().proxy(None).http_status_as_error(false).build().new_agent();
     let url = format!("{}{PORTS}", stack.neutron_url());
@@ -135,9 +136,7 @@ fn a_token_can_be_short_lived() {
 #[test]
 fn of_many_ports_with_one_mac_address_mariadb_lets_one_be() {
     const WRITERS: usize = 16;
-    let Some(stack) = OpenStack::start(&Options { database: Database::MariaDb, ..Options::default() }).unwrap() else {
-        return;
-    };
+    let stack = or_skip!(OpenStack::start(&Options { database: Database::MariaDb, ..Options::default() }));
     let network = stack.create_network("pods").unwrap();
     stack.create_subnet(&network, "10.20.0.0/16", &json!({})).unwrap();
     let body = json!({"port": {"network_id": network, "mac_address": "02:00:00:00:00:01"}});

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, Internal, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
+use testbed::or_skip;
 use testbed::{Guest, Initramfs, OpenStack, Setup};
 
 use crate::neutron::support::{addresses, fault, stack};
@@ -15,12 +16,12 @@ const PLUGIN: &str = "/opt/cni/bin/cni-vm-nic";
 
 #[test]
 fn a_device_goes_to_a_pod_and_comes_back_even_when_the_pod_vanished() {
-    let Some(stack) = stack(&Options { internal: Internal::Guest, ..Options::default() }) else { return };
+    let stack = or_skip!(stack(&Options { internal: Internal::Guest, ..Options::default() }));
     let network = stack.create_network("devices").unwrap();
     stack.create_subnet(&network, "10.77.0.0/24", &json!({})).unwrap();
     let fixed = json!([{"ip_address": "10.77.0.7"}]);
     stack.create_port(&network, &json!({"mac_address": MAC, "fixed_ips": fixed})).unwrap();
-    let Some(machine) = Machine::new(&stack) else { return };
+    let machine = or_skip!(Machine::new(&stack));
     machine.run("ip link set eth1 mtu 1400 up").expect(0);
     machine.run("ip address add 192.0.2.5/24 dev eth1").expect(0);
     machine.run("ip route add 198.51.100.0/24 via 192.0.2.1").expect(0);
@@ -81,8 +82,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// `None` where there is no QEMU.
-    fn new(stack: &OpenStack) -> Option<Machine> {
+    fn new(stack: &OpenStack) -> testbed::Result<Machine> {
         let configuration = |nic: Value| {
             let openstack = json!({
                 "username": MEMBER_USER, "password": MEMBER_PASSWORD, "project": MEMBER_PROJECT, "domain": DOMAIN,
@@ -98,8 +98,8 @@ impl Machine {
             .program(PLUGIN, Path::new(env!("CARGO_BIN_EXE_cni-vm-nic")))
             .unwrap();
         let uuid = "0f1e2d3c-4b5a-4697-8877-665544332212".to_owned();
-        let guest = Guest::start(&Setup { files, modules: Vec::new(), uuid, nics: vec![MAC.to_owned()] }).unwrap()?;
-        Some(Machine { guest })
+        let guest = Guest::start(&Setup { files, modules: Vec::new(), uuid, nics: vec![MAC.to_owned()] })?;
+        Ok(Machine { guest })
     }
 
     fn run(&self, command: &str) -> Ran {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
+use testbed::or_skip;
 use testbed::{OpenStack, wait_until};
 
 use self::support::{Handover, Machine, lasting, told};
@@ -18,8 +19,8 @@ use super::support::{addresses, fault, finish, stack};
 
 #[test]
 fn a_nic_goes_to_a_pod_and_comes_back_as_it_was() {
-    let Some(stack) = stack(&Options::default()) else { return };
-    let Some(machine) = Machine::new(&stack) else { return };
+    let stack = or_skip!(stack(&Options::default()));
+    let machine = or_skip!(Machine::new(&stack));
     let node = &machine.node;
     a_veth_by_name(&stack, node);
     a_tap_by_its_hardware_address(&stack, node);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
+use testbed::or_skip;
 use testbed::{Random, fresh_seed};
 
 use super::support::{Handover, Machine, lasting};
@@ -18,8 +19,8 @@ const ROUNDS: usize = 3;
 
 #[test]
 fn no_nic_is_given_twice_whoever_is_killed() {
-    let Some(stack) = stack(&Options::default()) else { return };
-    let Some(machine) = Machine::new(&stack) else { return };
+    let stack = or_skip!(stack(&Options::default()));
+    let machine = or_skip!(Machine::new(&stack));
     let node = &machine.node;
     let seed = fresh_seed();
     let mut random = Random::new(seed);

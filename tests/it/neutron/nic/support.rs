@@ -20,10 +20,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(stack: &OpenStack) -> Option<Machine> {
+    pub fn new(stack: &OpenStack) -> testbed::Result<Machine> {
         let node = Node::new()?;
         let ways = [stack.keystone_url(), stack.neutron_url()].map(|url| Way::new(&node.own_netns(), &url));
-        Some(Machine { node, ways })
+        Ok(Machine { node, ways })
     }
 
     /// As long as this is kept, nothing of OpenStack answers.
