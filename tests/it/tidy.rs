@@ -81,6 +81,33 @@ fn every_module_says_what_it_is_for_and_stays_small() {
     }
 }
 
+/// The lines of each test function, with their numbers.
+fn lines_of_tests(text: &str) -> Vec<(usize, &str)> {
+    let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let mut found = Vec::new();
+    while let Some((_, line)) = lines.next() {
+        let Some(indent) = line.strip_suffix("#[test]") else { continue };
+        let end = format!("{indent}}}");
+        found.extend(lines.by_ref().take_while(|(_, line)| *line != end));
+    }
+    found
+}
+
+#[test]
+fn no_test_passes_by_returning_early() {
+    let folders = ["src", "ci", "tests"].map(|folder| repository().join(folder));
+    for file in folders.iter().flat_map(|folder| sources(folder)) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for (number, line) in lines_of_tests(&text) {
+            let returns = ["return;", "return }", "return Ok(())"].iter().any(|early| line.contains(early));
+            let way_out = "a test that lacks something ends with `testbed::or_skip!`, a case that says nothing with `prop_assume!`";
+            assert!(file.ends_with("tidy.rs") || !returns, "{}:{number} returns early: {way_out}", file.display());
+        }
+    }
+    let example = "#[test]\nfn a() {\n    let Some(b) = c() else { return };\n}\nfn d() {}\n";
+    assert_eq!(lines_of_tests(example).iter().filter(|(_, line)| line.contains("return }")).count(), 1);
+}
+
 #[test]
 fn addresses_are_read_in_one_place() {
     // Pairs of a port and name servers are kept as they are written; nothing is given from them.

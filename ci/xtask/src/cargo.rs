@@ -13,7 +13,7 @@ pub fn root() -> PathBuf {
 }
 
 /// The cargo that runs this program, in the root of the repository.
-fn cargo() -> Command {
+pub fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.current_dir(root());
@@ -42,12 +42,7 @@ pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)
 
 /// What cargo prints when it is run with these words.
 pub fn output(words: &str) -> Result<String> {
-    output_with(words, None)
-}
-
-/// What cargo prints when it is run with these words and a variable.
-pub fn output_with(words: &str, variable: Option<(&str, &str)>) -> Result<String> {
-    let output = cargo().args(words.split_whitespace()).envs(variable).output().context("cargo does not start")?;
+    let output = cargo().args(words.split_whitespace()).output().context("cargo does not start")?;
     if !output.status.success() {
         let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         bail!("`cargo {words}` failed:\n{told}{errors}");

@@ -6,6 +6,7 @@
 
 mod cargo;
 mod commands;
+mod suite;
 
 use std::process::ExitCode;
 

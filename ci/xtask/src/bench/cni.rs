@@ -46,7 +46,7 @@ impl Plugin<'_> {
 /// Runs it and prints its line.
 pub fn run(program: &Path, turns: usize) -> Result<()> {
     let options = Options { database: Database::MariaDb, ..Options::default() };
-    let stack = OpenStack::start(&options)?.context("there is no OpenStack here")?;
+    let stack = OpenStack::start(&options)?;
     let network = stack.create_network("pods")?;
     stack.create_subnet(&network, "10.0.0.0/16", &json!({}))?;
     let state = tempfile::tempdir()?;

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 
 use super::companion;
 use crate::cargo;
+use crate::suite::{Guard, Output, Suite};
 
 /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, leader, soak, properties, hostile, or all.
 #[derive(Debug, clap::Args)]
@@ -71,13 +72,14 @@ fn properties(arguments: &[String]) -> Result<()> {
 
 /// The tests whose names have this in them; prints how many there are when all hold.
 fn tests(name: &'static str, variable: Option<(&str, &str)>) -> Result<()> {
-    let words = format!("test --test it {name}");
-    let told = cargo::output_with(&words, variable)?;
-    let passed = told.lines().filter(|line| line.starts_with("test ") && line.ends_with(" ok")).count();
+    // As the suite builds it, or it would be built once more.
+    let words = format!("test --workspace --all-features --test it {name}");
+    let tally = Suite { words: &words, arguments: &[], variable, guard: Guard::None }.run(Output::Kept)?;
+    let (passed, skipped) = (tally.passed(), tally.skips().count());
     if passed == 0 {
-        bail!("there is no test of that name");
+        bail!("there is no test of that name\n{tally}");
     }
     let cases = variable.map(|(_, cases)| format!(" cases={cases}")).unwrap_or_default();
-    println!("{name}: tests={passed}{cases} failures=0");
+    println!("{name}: tests={passed}{cases} skipped={skipped} failures=0");
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! `test`: the whole suite, with the real programs that it runs against, and the proofs.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use testbed::openstack::{Database, prepare};
-use testbed::{CiliumVersion, Program, build};
+use testbed::{CiliumVersion, Error, Program, build};
 
 use super::prove;
 use super::testbed::PROGRAMS;
-use crate::cargo;
+use crate::suite::{Expected, Guard, Output, Suite};
 
 const SUITE: &str = "test --workspace --all-features";
 
@@ -16,6 +18,9 @@ pub struct Arguments {
     /// Run the slow tests, too: they boot the real cilium-agent in a QEMU guest.
     #[arg(long)]
     agent: bool,
+    /// Fail if a test is skipped that this file does not list. A line is `WHAT TEST`, or `WHAT *` for every test that lacks it.
+    #[arg(long, value_name = "FILE")]
+    expected_skips: Option<PathBuf>,
     /// Further arguments for `cargo test`.
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
@@ -26,17 +31,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // Before the tests, because what is told meanwhile cannot be seen from inside of one.
     build(&PROGRAMS)?;
     for database in [Database::Sqlite, Database::MariaDb] {
-        prepare(database)?;
+        match prepare(database) {
+            Err(missing @ Error::Missing { .. }) => eprintln!("testbed: {missing}"),
+            prepared => prepared?,
+        }
     }
-    cargo::run_with(SUITE, &arguments.arguments, None)?;
+    let expected = arguments.expected_skips.as_deref().map(Expected::read).transpose()?;
+    suite(SUITE, &arguments.arguments, expected.as_ref())?;
     if arguments.arguments.is_empty() {
         prove::all()?;
     }
-    if arguments.agent { agent_tests() } else { Ok(()) }
+    if arguments.agent { agent_tests(expected.as_ref()) } else { Ok(()) }
+}
+
+fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Result<()> {
+    let (guard, missing) = Guard::find()?;
+    let mut tally = Suite { words, arguments, variable: None, guard }.run(Output::Shown)?;
+    missing.into_iter().for_each(|skip| tally.add(skip));
+    println!("{tally}");
+    expected.map_or(Ok(()), |expected| expected.check(&tally))
 }
 
 /// One guest at a time, as each keeps a core busy.
-fn agent_tests() -> Result<()> {
+fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumAgent))?;
-    cargo::run(&format!("{SUITE} -- --ignored agent --test-threads=1"))
+    suite(&format!("{SUITE} -- --ignored agent --test-threads=1"), &[], expected)
 }

@@ -1,0 +1,88 @@
+//! Runs of tests, with one sum of what libtest and the tests say: how many passed, and which were skipped and why.
+//! It knows nothing of what is tested.
+
+mod expected;
+mod guard;
+mod tally;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use tempfile::NamedTempFile;
+use testbed::SKIPS_VARIABLE;
+
+use crate::cargo;
+
+pub use expected::Expected;
+pub use guard::Guard;
+pub use tally::Tally;
+
+/// One run of `cargo test`.
+pub struct Suite<'s> {
+    /// What cargo is told, with blanks between.
+    pub words: &'s str,
+    /// Further arguments.
+    pub arguments: &'s [String],
+    /// A variable for the tests.
+    pub variable: Option<(&'s str, &'s str)>,
+    /// What keeps the tests from the machine's own folders.
+    pub guard: Guard,
+}
+
+/// What becomes of what libtest prints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// It is shown as it comes.
+    Shown,
+    /// It is shown if a test fails.
+    Kept,
+}
+
+impl Suite<'_> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When a test fails, after the sum was shown, or when skipped tests cannot be counted.
+    pub fn run(&self, output: Output) -> Result<Tally> {
+        let record = NamedTempFile::new().context("there is no file for skipped tests")?;
+        let shown = self.shown();
+        eprintln!("$ {shown}");
+        let mut command = self.guard.around(cargo::cargo());
+        command.args(self.words.split_whitespace()).args(self.arguments).envs(self.variable);
+        command.env(SKIPS_VARIABLE, record.path()).stdout(Stdio::piped());
+        let (told, succeeded) = printed(&mut command, output)?;
+        let recorded = std::fs::read_to_string(record.path()).context("cannot read which tests were skipped")?;
+        let tally = Tally::of(&told, &recorded)?;
+        if !succeeded {
+            if output == Output::Kept {
+                eprint!("{told}");
+            }
+            bail!("`{shown}` failed\n{tally}");
+        }
+        Ok(tally)
+    }
+
+    fn shown(&self) -> String {
+        let variable = self.variable.map(|(key, value)| format!("{key}='{value}' ")).unwrap_or_default();
+        let words = ["cargo", self.words].into_iter().chain(self.arguments.iter().map(String::as_str));
+        variable + &words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What a command prints, and whether it succeeds.
+fn printed(command: &mut Command, output: Output) -> Result<(String, bool)> {
+    let mut child = command.spawn().context("cargo does not start")?;
+    let mut told = String::new();
+    let mut lines = BufReader::new(child.stdout.take().context("cargo has no output")?);
+    let mut line = Vec::new();
+    // What tests print need not be UTF-8.
+    while lines.read_until(b'\n', &mut line).context("cannot read what cargo prints")? > 0 {
+        if output == Output::Shown {
+            std::io::stdout().write_all(&line).context("cannot print")?;
+        }
+        told.push_str(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok((told, child.wait().context("cargo does not end")?.success()))
+}
