@@ -12,4 +12,6 @@ pub mod objects;
 pub mod parallel;
 pub mod pools;
 pub mod running;
+#[cfg(feature = "prove")]
+pub mod stopping;
 pub mod tool;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+#[cfg(feature = "prove")]
+use crate::stopping;
 use crate::tool::Tool;
 
 /// Far longer than anything that comes at all.
@@ -104,6 +106,25 @@ impl Running {
         let line = text.lines().find_map(|line| line.strip_prefix(field)).context(field)?;
         let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib / 1024.0)
+    }
+}
+
+#[cfg(feature = "prove")]
+impl Running {
+    /// Stops it with SIGSTOP; once this returns, it does nothing.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn pause(&self) -> Result<()> {
+        stopping::pause(&self.child)
+    }
+
+    /// Lets one go on that was stopped.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn resume(&self) -> Result<()> {
+        stopping::resume(&self.child)
     }
 }
 

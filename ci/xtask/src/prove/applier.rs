@@ -7,12 +7,11 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{self, Signal};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use xtask::pools::Pools;
+use xtask::stopping;
 use xtask::tool::Tool;
 
 /// Everything was done.
@@ -79,6 +78,17 @@ impl Manner<'_> {
             .code())
     }
 
+    /// How many findings of this rule a plan has.
+    pub fn findings(&self, pools: &Pools, rule: &str) -> Result<usize> {
+        let folder = TempDir::new().context("no temporary folder")?;
+        let mut command = self.command(OsStr::new("plan"), pools, folder.path())?;
+        command.args(["--output", "json"]).status().context("the tool does not start")?;
+        let plan: Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join(REPORT))?).context("a plan is no JSON")?;
+        let findings = plan["findings"].as_array().context("a plan without findings")?;
+        Ok(findings.iter().filter(|finding| finding["rule"] == rule).count())
+    }
+
     fn command(&self, verb: &OsStr, pools: &Pools, folder: &Path) -> Result<Command> {
         let mut command = self.tool.command();
         command.current_dir(folder).args([verb, pools.path(), OsStr::new("--kubeconfig"), self.kubeconfig.as_os_str()]);
@@ -124,24 +134,12 @@ impl Applier {
 
     /// Stops it with SIGSTOP; once this returns, it does nothing.
     pub fn pause(&self) -> Result<()> {
-        let pid = self.pid()?;
-        signal::kill(pid, Signal::SIGSTOP).context("the tool cannot be stopped")?;
-        // Its end stays to be waited for.
-        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(pid), flags).context("the tool cannot be watched")? {
-            WaitStatus::Stopped(..) => Ok(()),
-            status => bail!("the tool ended before it was stopped: {status:?}"),
-        }
+        stopping::pause(&self.child)
     }
 
     /// Lets one go on that was stopped.
     pub fn resume(&self) -> Result<()> {
-        signal::kill(self.pid()?, Signal::SIGCONT).context("the tool cannot be continued")
-    }
-
-    /// Nobody else has this process ID while the child has not been waited for.
-    fn pid(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(i32::try_from(self.child.id())?))
+        stopping::resume(&self.child)
     }
 }
 

@@ -94,6 +94,11 @@ impl Holdings {
         self.blocks.get(node).into_iter().flatten()
     }
 
+    /// The nodes that show this very block.
+    pub fn holders(&self, block: &Prefix) -> impl Iterator<Item = &str> {
+        self.blocks.iter().filter(|(_, blocks)| blocks.contains(block)).map(|(node, _)| node.as_str())
+    }
+
     /// The Nodes without any block.
     pub fn without_block(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str).filter(|node| self.blocks_of(node).next().is_none())

@@ -53,11 +53,11 @@ enum Verb {
     Kills(kills::Arguments),
     /// SIGSTOP between the claim and the write, and much happens before SIGCONT; 60 nodes.
     Paused,
-    /// kube-apiserver and etcd end and come back while appliers run; 300 nodes.
+    /// kube-apiserver and etcd end and come back while appliers run, twice on an older snapshot; 300 nodes.
     Restarts,
-    /// kube-controller-manager gives blocks to the same nodes, unseen; 800 nodes.
+    /// kube-controller-manager gives blocks of the same range to the same nodes, unseen; 800 nodes.
     Rival,
-    /// SIGKILL for the operator that leads while many nodes join, and one that stands by; 2,000 nodes.
+    /// SIGKILL, or SIGSTOP for a while, for the operator that leads while many nodes join; 2,000 nodes.
     Leader,
     /// A large file with very many faults comes again and again while nodes join; 200 nodes.
     Faulty,
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Kills(arguments) => kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments),
         Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
         Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
-        Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES)),
+        Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
         Verb::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Verb::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
         Verb::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),

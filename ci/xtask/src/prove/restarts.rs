@@ -1,11 +1,14 @@
-//! `prove restarts`: kube-apiserver and etcd end and come back while appliers write. Those either get over it, or list
-//! exactly what they have not done, and the next one does it.
+//! `prove restarts`: kube-apiserver and etcd end and come back while appliers write, twice on an older snapshot. The appliers
+//! either get over it, or list exactly what they have not done, and the next one does it.
+//!
+//! What a snapshot forgets is gone for an apply, which remembers nothing: `prove restore` shows what `watch` makes of it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use testbed::{ControlPlane, Ending};
+use anyhow::{Context, Result, ensure};
+use testbed::{ControlPlane, Ending, Program, Programs, Revision, Snapshot, build};
+use xtask::cluster;
 use xtask::fleet;
 use xtask::line::Line;
 use xtask::tool::Tool;
@@ -32,6 +35,8 @@ const RUNS: usize = 3;
 enum Restart {
     Apiserver(Ending),
     Etcd(Ending),
+    /// Both, on a snapshot of a while ago.
+    Restore(Revision),
 }
 
 /// When it begins.
@@ -43,18 +48,22 @@ enum When {
     Written,
 }
 
-const ROUNDS: [(Restart, When); 5] = [
+const ROUNDS: [(Restart, When); 7] = [
     (Restart::Apiserver(Ending::Terminated), When::Written),
     (Restart::Apiserver(Ending::Killed), When::Written),
     (Restart::Apiserver(Ending::Killed), When::Claimed),
     (Restart::Etcd(Ending::Terminated), When::Written),
     (Restart::Etcd(Ending::Killed), When::Written),
+    (Restart::Restore(Revision::AsSaved), When::Written),
+    (Restart::Restore(Revision::Bumped), When::Written),
 ];
 
 #[derive(Default)]
 struct Counts {
     /// Restarts in the middle of an apply.
     restarts: usize,
+    /// Rounds in which writes were lost with what came after a snapshot.
+    rolled_back: usize,
     appliers: usize,
     /// Appliers that did everything all the same.
     survived: usize,
@@ -66,7 +75,8 @@ struct Counts {
 
 /// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
-    let mut trial = Trial::start(tool)?;
+    let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::Etcdctl, Program::Etcdutl])?;
+    let mut trial = Trial::start_with(tool, &programs, cluster::options())?;
     let pools = Space::WHOLE.plain()?;
     let mut counts = Counts::default();
     for (restart, when) in ROUNDS {
@@ -76,8 +86,12 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
         // Alike, so that neither is in the other's way, and each may end with 0.
         let mut appliers = start_all(&manner, [&pools; APPLIERS])?;
         when.wait(&trial.plane, nodes)?;
+        let snapshot = restart.snapshot(&trial.plane, &programs, nodes)?;
         counts.restarts += usize::from(is_any_running(&mut appliers)?);
-        restart.run(&mut trial.plane)?;
+        let before = trial.look()?;
+        restart.run(&mut trial.plane, &programs, snapshot.as_ref())?;
+        let forgotten = forgotten(&before, &trial.look()?);
+        counts.rolled_back += usize::from(!forgotten.is_empty());
         let mut codes = Vec::new();
         for applier in appliers {
             let ended = applier.wait()?.expect(&[DONE, BEATEN, PARTLY, UNREACHABLE])?;
@@ -85,20 +99,41 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
             if ended.code() != Some(DONE) {
                 eprintln!("{}", ended.end_of_talk());
             }
-            counts.add(&ended, &trial.look()?)?;
+            counts.add(&ended, &trial.look()?, &forgotten)?;
         }
         let runs = trial.converge(&pools, RUNS)?;
         counts.most_runs = counts.most_runs.max(runs);
-        eprintln!("prove restarts: {restart:?} when {when:?}: exit codes {codes:?}, then {runs} more");
+        eprintln!(
+            "prove restarts: {restart:?} when {when:?}: {} forgotten, exit codes {codes:?}, then {runs} more",
+            forgotten.len()
+        );
     }
     report(&trial, &counts, nodes)
 }
 
+/// The nodes whose block is gone.
+fn forgotten(before: &Holdings, after: &Holdings) -> BTreeSet<String> {
+    let had: BTreeSet<&str> = before.without_block().collect();
+    after.without_block().filter(|node| before.uid(node).is_some() && !had.contains(node)).map(str::to_owned).collect()
+}
+
 impl Restart {
-    fn run(self, plane: &mut ControlPlane) -> Result<()> {
+    /// One of now, and then more is written, if it restores one.
+    fn snapshot(self, plane: &ControlPlane, programs: &Programs, nodes: usize) -> Result<Option<Snapshot>> {
+        let Self::Restore(_) = self else { return Ok(None) };
+        let snapshot = plane.save_snapshot(programs)?;
+        let written = nodes - Holdings::read(plane.client())?.without_block().count();
+        wait_for("more writes", || Ok(nodes - Holdings::read(plane.client())?.without_block().count() > written))?;
+        Ok(Some(snapshot))
+    }
+
+    fn run(self, plane: &mut ControlPlane, programs: &Programs, snapshot: Option<&Snapshot>) -> Result<()> {
         match self {
             Self::Apiserver(ending) => plane.restart_apiserver(ending)?,
             Self::Etcd(ending) => plane.restart_etcd(ending)?,
+            Self::Restore(revision) => {
+                plane.restore(programs, snapshot.context("no snapshot")?, revision, || ())?;
+            }
         }
         Ok(())
     }
@@ -106,11 +141,7 @@ impl Restart {
 
 impl When {
     fn wait(self, plane: &ControlPlane, nodes: usize) -> Result<()> {
-        let start = Instant::now();
-        while !self.is_reached(plane, nodes)? {
-            ensure!(start.elapsed() < WRITE_LIMIT, "no applier came as far as {self:?}");
-        }
-        Ok(())
+        wait_for(&format!("{self:?}"), || self.is_reached(plane, nodes))
     }
 
     fn is_reached(self, plane: &ControlPlane, nodes: usize) -> Result<bool> {
@@ -123,6 +154,14 @@ impl When {
     }
 }
 
+fn wait_for(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !is_so()? {
+        ensure!(start.elapsed() < WRITE_LIMIT, "no applier came as far as this: {what}");
+    }
+    Ok(())
+}
+
 fn is_any_running(appliers: &mut [Applier]) -> Result<bool> {
     let mut any = false;
     for applier in appliers {
@@ -132,8 +171,8 @@ fn is_any_running(appliers: &mut [Applier]) -> Result<bool> {
 }
 
 impl Counts {
-    /// Nodes are not deleted here, so what was written must be there still, and no change is listed twice.
-    fn add(&mut self, ended: &Ended, holdings: &Holdings) -> Result<()> {
+    /// Nodes are not deleted here, so what was written must be there still unless it is forgotten, and no change is listed twice.
+    fn add(&mut self, ended: &Ended, holdings: &Holdings, forgotten: &BTreeSet<String>) -> Result<()> {
         self.appliers += 1;
         self.survived += usize::from(ended.code() == Some(DONE));
         let mut listed = BTreeSet::new();
@@ -142,7 +181,7 @@ impl Counts {
                 ensure!(listed.insert(change.node.clone()), "{} is listed twice", change.node);
             }
         }
-        for change in ended.applied() {
+        for change in ended.applied().iter().filter(|change| !forgotten.contains(&change.node)) {
             let shown: Vec<&Prefix> = holdings.blocks_of(&change.node).collect();
             let wanted = change.blocks.iter().map(|block| Prefix::parse(block)).collect::<Result<Vec<_>>>()?;
             if !wanted.iter().all(|block| shown.contains(&block)) {
@@ -155,9 +194,14 @@ impl Counts {
 }
 
 fn report(trial: &Trial<'_>, counts: &Counts, nodes: usize) -> Result<()> {
-    let Counts { restarts, appliers, survived, most_runs, untrue } = counts;
+    let Counts { restarts, rolled_back, appliers, survived, most_runs, untrue } = counts;
     Line::new("restarts")
         .required("restarts", *restarts, ROUNDS.len())
+        .required(
+            "rolled_back",
+            *rolled_back,
+            ROUNDS.iter().filter(|(restart, _)| matches!(restart, Restart::Restore(_))).count(),
+        )
         .with("nodes", nodes)
         .with("appliers", appliers)
         .with("survived", survived)

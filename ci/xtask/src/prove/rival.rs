@@ -1,7 +1,11 @@
-//! `prove rival`: kube-controller-manager gives blocks to the same nodes and the tool cannot know of it. Nodes register all
-//! the time, and each of them ends with what exactly one of the two has written.
+//! `prove rival`: kube-controller-manager gives blocks of the same range to the same nodes, and the tool cannot see that it
+//! does. Nodes register all the time, and each of them ends with what exactly one of the two has written.
+//!
+//! The rival keeps no claims, so a block that both give at the same moment is held twice, whatever the tool does. What the
+//! tool can promise, and what is required here: it never gives a block that a Node showed before, never gives one twice by
+//! itself, and names each that is held twice.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -14,8 +18,9 @@ use xtask::line::Line;
 use xtask::pools::Pools;
 use xtask::tool::Tool;
 
-use crate::applier::{BEATEN, DONE, PARTLY};
+use crate::applier::{BEATEN, DONE, Ended, PARTLY};
 use crate::directories::Space;
+use crate::holdings::Holdings;
 use crate::prefix::Prefix;
 use crate::trial::{Convergence, Trial, start_all};
 
@@ -24,11 +29,11 @@ pub const NODES: usize = 800;
 const APPLIERS: usize = 3;
 /// So many nodes register at once. It is more than the rival may write at once, so neither of the two gets everything.
 const GUST: usize = 80;
-const RIVAL_RANGE: &str = "10.192.0.0/10";
+/// Its range is ours, and its blocks are as large.
 const RIVAL_FLAGS: [&str; 6] = [
     "--controllers=node-ipam-controller",
     "--allocate-node-cidrs=true",
-    "--cluster-cidr=10.192.0.0/10",
+    "--cluster-cidr=10.0.0.0/10",
     "--node-cidr-mask-size=26",
     "--kube-api-qps=60",
     "--kube-api-burst=30",
@@ -36,6 +41,8 @@ const RIVAL_FLAGS: [&str; 6] = [
 /// The names that they write under.
 const OUR_NAME: &str = "cilium-ipam";
 const RIVAL_NAME: &str = "kube-controller-manager";
+/// How a plan names a block that two nodes hold.
+const HELD_TWICE: &str = "block-held-twice";
 /// The rival works off its queue.
 const REST_LIMIT: Duration = Duration::from_secs(120);
 /// It may still be faster with a node that the last apply has planned for.
@@ -47,6 +54,8 @@ struct Contest {
     runs: usize,
     /// Changes that somebody else was faster with.
     lost: usize,
+    /// Blocks that it gave though another Node showed them before it started.
+    against_sight: usize,
 }
 
 /// Who gave how many nodes their blocks.
@@ -56,6 +65,10 @@ struct Won {
     rivals: usize,
     /// Nodes with more than one block, with one of neither, or written by both.
     disputed: usize,
+    /// Pairs of nodes that share a block, both of which we gave.
+    twice_by_us: usize,
+    /// Pairs of nodes that share a block otherwise.
+    crossed: usize,
 }
 
 /// Runs it and prints its line.
@@ -68,9 +81,9 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
     trial.converge(&pools, RUNS)?;
     wait_for_rest(&trial.plane)?;
     drop(rival);
-    trial.look()?;
     let won = count(&trial.plane.list(xtask::node::NODES)?)?;
-    report(&trial, &contest, &won, nodes)
+    let named = trial.manner().findings(&pools, HELD_TWICE)?;
+    report(&trial, &contest, &won, nodes, named)
 }
 
 /// Several appliers at once, over and over, until no further node comes.
@@ -84,15 +97,31 @@ fn contest(trial: &Trial<'_>, pools: &Pools, nodes: usize) -> Result<Contest> {
         });
         let mut contest = Contest::default();
         while coming.load(Ordering::Acquire) {
+            let before = Holdings::read(trial.plane.client())?;
             for applier in start_all(&trial.manner(), [pools; APPLIERS])? {
                 let ended = applier.wait()?.expect(&[DONE, BEATEN, PARTLY])?;
                 contest.runs += 1;
                 contest.lost += ended.reported("not_applied").len();
+                contest.against_sight += against_sight(&ended, &before)?;
             }
         }
         registrations.join().map_err(|_| anyhow!("the thread of registrations panicked"))??;
         Ok(contest)
     })
+}
+
+/// How many blocks an apply gave that another node showed before.
+fn against_sight(ended: &Ended, before: &Holdings) -> Result<usize> {
+    let mut found = 0;
+    for change in ended.applied() {
+        for block in &change.blocks {
+            for holder in before.holders(&Prefix::parse(block)?).filter(|holder| *holder != change.node) {
+                eprintln!("against sight: {} got {block}, which {holder} showed before", change.node);
+                found += 1;
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn register(plane: &ControlPlane, nodes: usize) -> Result<()> {
@@ -111,40 +140,53 @@ fn wait_for_rest(plane: &ControlPlane) -> Result<()> {
 }
 
 fn count(nodes: &[Value]) -> Result<Won> {
-    let ours = (Prefix::parse(&Space::WHOLE.cidr())?, OUR_NAME);
-    let rivals = (Prefix::parse(RIVAL_RANGE)?, RIVAL_NAME);
     let mut won = Won::default();
+    let mut givers: BTreeMap<Prefix, Vec<&str>> = BTreeMap::new();
     for node in nodes {
-        if is_won_by(node, &ours)? {
-            won.ours += 1;
-        } else if is_won_by(node, &rivals)? {
-            won.rivals += 1;
-        } else {
-            eprintln!("disputed: {}: {}", node["metadata"]["name"], node["spec"]);
-            won.disputed += 1;
+        match giver(node) {
+            Some((OUR_NAME, block)) => {
+                won.ours += 1;
+                givers.entry(Prefix::parse(block)?).or_default().push(OUR_NAME);
+            }
+            Some((RIVAL_NAME, block)) => {
+                won.rivals += 1;
+                givers.entry(Prefix::parse(block)?).or_default().push(RIVAL_NAME);
+            }
+            _ => {
+                eprintln!("disputed: {}: {}", node["metadata"]["name"], node["spec"]);
+                won.disputed += 1;
+            }
         }
+    }
+    // All blocks are as large, so two of them are the same or have nothing in common.
+    for givers in givers.values() {
+        let (all, ours) = (pairs(givers.len()), pairs(givers.iter().filter(|name| **name == OUR_NAME).count()));
+        won.twice_by_us += ours;
+        won.crossed += all - ours;
     }
     Ok(won)
 }
 
-/// Whether the only block of the node lies in this range, and nobody but this one has ever written the field.
-fn is_won_by(node: &Value, (range, name): &(Prefix, &str)) -> Result<bool> {
-    let [Value::String(block)] = node["spec"]["podCIDRs"].as_array().map_or(&[][..], Vec::as_slice) else {
-        return Ok(false);
-    };
+fn pairs(of: usize) -> usize {
+    of * of.saturating_sub(1) / 2
+}
+
+/// The only block of the node, and the only one who has ever written the field.
+fn giver(node: &Value) -> Option<(&str, &str)> {
+    let [Value::String(block)] = node["spec"]["podCIDRs"].as_array()?.as_slice() else { return None };
     let managers: BTreeSet<&str> = node["metadata"]["managedFields"]
-        .as_array()
-        .into_iter()
-        .flatten()
+        .as_array()?
+        .iter()
         .filter(|entry| !entry["fieldsV1"]["f:spec"]["f:podCIDRs"].is_null())
         .filter_map(|entry| entry["manager"].as_str())
         .collect();
-    Ok(range.contains(&Prefix::parse(block)?) && managers == BTreeSet::from([*name]))
+    let mut managers = managers.into_iter();
+    Some((managers.next()?, block.as_str())).filter(|_| managers.next().is_none())
 }
 
-fn report(trial: &Trial<'_>, contest: &Contest, won: &Won, nodes: usize) -> Result<()> {
-    let Contest { runs, lost } = contest;
-    let Won { ours, rivals, disputed } = won;
+fn report(trial: &Trial<'_>, contest: &Contest, won: &Won, nodes: usize, named: usize) -> Result<()> {
+    let Contest { runs, lost, against_sight } = contest;
+    let Won { ours, rivals, disputed, twice_by_us, crossed } = won;
     Line::new("rival")
         .with("nodes", nodes)
         .with("runs", runs)
@@ -153,7 +195,10 @@ fn report(trial: &Trial<'_>, contest: &Contest, won: &Won, nodes: usize) -> Resu
         .required_least("ours", *ours, 1)
         .required_least("rivals", *rivals, 1)
         .required("disputed", *disputed, 0)
-        .required("duplicates", trial.duplicates(), 0)
+        .required("against_sight", *against_sight, 0)
+        .required("twice_by_us", *twice_by_us, 0)
+        .with("given_by_both_at_once", crossed)
+        .required("named", named, *crossed)
         .required("converged", trial.convergence(), Convergence::Yes)
         .conclude()
 }
