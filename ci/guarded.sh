@@ -31,9 +31,9 @@ trap_at() { mkdir -p "$(dirname "$scratch/traps$1")" && printf '%s\n' "$2" > "$s
 
 cover() {
     mkdir -p "$scratch/below$1" "$scratch/traps$1"
-    mount --rbind "$1" "$scratch/below$1"
+    mount --no-mtab --rbind "$1" "$scratch/below$1"
     # Without an upper layer it is read-only.
-    mount -t overlay -o "lowerdir=$scratch/traps$1:$scratch/below$1" overlay "$1"
+    mount --no-mtab -t overlay -o "lowerdir=$scratch/traps$1:$scratch/below$1" overlay "$1"
 }
 
 open_in() {
@@ -41,15 +41,16 @@ open_in() {
     for folder in "${open[@]}"; do
         folder=$(readlink -f "$folder") || continue
         case $folder in
-            "$1"/?*) [ ! -d "$scratch/below$folder" ] || mount --bind "$scratch/below$folder" "$folder" ;;
+            "$1"/?*) [ ! -d "$scratch/below$folder" ] || mount --no-mtab --bind "$scratch/below$folder" "$folder" ;;
         esac
     done
 }
 
 trap 'exit 75' ERR
-mount -t tmpfs tmpfs "$scratch"
+mount --no-mtab -t tmpfs tmpfs "$scratch"
 # What a run of the plugin by hand keeps: the name by which its ports are known.
 trap_at /var/lib/cni/cilium-ipam-neutron/node.json '"a-node-of-somebody-else"'
+trap_at /var/lib/cni/cilium-ipam-neutron/pool/of-somebody-else/free/port 'not for tests'
 trap_at /var/lib/cni/results/trap 'not for tests'
 trap_at "$home/.kube/config" 'not: [for, tests'
 trap_at "$home/.config/openstack/clouds.yaml" 'not: [for, tests'

@@ -13,16 +13,16 @@ root=$1/root run=$2
 shift 2
 
 work=$(mktemp -d)
-mount -t tmpfs tmpfs "$work"
+mount --no-mtab -t tmpfs tmpfs "$work"
 mkdir -p "$work"/{upper,work,root}
-mount -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/root" || exit 75
-mount -t proc proc "$work/root/proc"
+mount --no-mtab -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/root" || exit 75
+mount --no-mtab -t proc proc "$work/root/proc"
 mkdir -p "$work/root/dev/net" "$work/root/mnt"
 for device in null zero random urandom net/tun; do
   : > "$work/root/dev/$device"
-  mount --bind "/dev/$device" "$work/root/dev/$device"
+  mount --no-mtab --bind "/dev/$device" "$work/root/dev/$device"
 done
-mount --bind "$run" "$work/root/mnt"
+mount --no-mtab --bind "$run" "$work/root/mnt"
 cat > "$work/root/tmp/router.conf" <<'CONF'
 log file /mnt/router.log
 router bgp 65000

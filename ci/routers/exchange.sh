@@ -11,11 +11,11 @@ fi
 
 # A writable root over the unpacked one, so that two runs at once do not meet.
 work=$(mktemp -d)
-mount -t tmpfs tmpfs "$work"
+mount --no-mtab -t tmpfs tmpfs "$work"
 mkdir -p "$work"/{upper,work,root}
-mount -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/root" || exit 75
-mount -t proc proc "$work/root/proc"
-for device in null zero random urandom; do : > "$work/root/dev/$device"; mount --bind "/dev/$device" "$work/root/dev/$device"; done
+mount --no-mtab -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/root" || exit 75
+mount --no-mtab -t proc proc "$work/root/proc"
+for device in null zero random urandom; do : > "$work/root/dev/$device"; mount --no-mtab --bind "/dev/$device" "$work/root/dev/$device"; done
 
 {
   echo "log file /tmp/speaker.log"

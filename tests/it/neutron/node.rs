@@ -18,7 +18,7 @@ use crate::support::Ran;
 const PLUGINS: [CniPlugin; 4] = [CniPlugin::Ptp, CniPlugin::Macvlan, CniPlugin::Bridge, CniPlugin::HostDevice];
 
 /// Says so when all is there, and waits until nobody holds its standard input any more. `/var/lib` is where `cnitool` keeps what it gave.
-const HOLDER: &str = "ip link set lo up && mount -t tmpfs none /var/lib && echo ready && exec cat";
+const HOLDER: &str = "ip link set lo up && mount --no-mtab -t tmpfs none /var/lib && echo ready && exec cat";
 
 /// A node. Dropping it takes away all that is on it.
 pub struct Node {
