@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::neutron::GuardedInterface;
+use crate::neutron::{GuardedInterface, STATE_DIRECTORY};
 
 /// What `--help` says.
 pub(super) const HELP: &str = "\
@@ -28,7 +28,8 @@ Usage: neutron-node [OPTIONS]
                             [/var/run/secrets/kubernetes.io/serviceaccount]
       --cloud NAME          the cloud for it [the only one]
       --clouds-file FILE    the file that has it [/etc/openstack/clouds.yaml]
-      --state-directory DIR where logins are kept for it [/var/lib/cni/cilium-ipam-neutron]
+      --state-directory DIR where logins are kept for it, and where pools of networks without a configuration are found
+                            [/var/lib/cni/cilium-ipam-neutron]
   -h, --help
   -V, --version
 ";
@@ -50,6 +51,7 @@ pub(super) struct Arguments {
     pub(super) look: Duration,
     pub(super) grace: Duration,
     pub(super) rounds: Rounds,
+    pub(super) state: PathBuf,
     pub(super) pod_cidrs: Option<PodCidrs>,
 }
 
@@ -81,12 +83,12 @@ impl Arguments {
             look: Duration::from_mins(1),
             grace: Duration::from_mins(10),
             rounds: Rounds::Endless,
+            state: STATE_DIRECTORY.into(),
             pod_cidrs: None,
         };
         let (mut on, mut node_name, mut cloud) = (None, node_name, None);
         let mut service_account = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
         let mut clouds_file = PathBuf::from("/etc/openstack/clouds.yaml");
-        let mut state = PathBuf::from("/var/lib/cni/cilium-ipam-neutron");
         while let Some(argument) = parser.next()? {
             match argument {
                 Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
@@ -102,7 +104,7 @@ impl Arguments {
                 Arg::Long("service-account") => service_account = parser.value()?.into(),
                 Arg::Long("cloud") => cloud = Some(parser.value()?.string()?),
                 Arg::Long("clouds-file") => clouds_file = parser.value()?.into(),
-                Arg::Long("state-directory") => state = parser.value()?.into(),
+                Arg::Long("state-directory") => arguments.state = parser.value()?.into(),
                 other => return Err(other.unexpected()),
             }
         }
@@ -114,6 +116,7 @@ impl Arguments {
         }
         if let Some(on) = on {
             let node_name = node_name.ok_or("--pod-cidrs-on needs --node-name, or NODE_NAME in the environment")?;
+            let state = arguments.state.clone();
             arguments.pod_cidrs = Some(PodCidrs { on, node_name, service_account, cloud, clouds_file, state });
         }
         Ok(Request::Run(Box::new(arguments)))

@@ -96,7 +96,7 @@ impl Daemon {
         match listed {
             Err(fault) => rounds.push(("networks".to_owned(), Err(fault))),
             Ok(networks) => {
-                for (name, settings) in forsaken(&networks).into_iter().chain(networks) {
+                for (name, settings) in forsaken(&networks, &self.arguments.state).into_iter().chain(networks) {
                     let memory = self.memories.entry(name.clone()).or_default();
                     let kept = settings.and_then(|settings| memory.keep(&settings, &self.arguments, self.began));
                     rounds.push((name, kept));

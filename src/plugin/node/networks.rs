@@ -6,8 +6,8 @@ use std::{fs, io};
 
 use serde_json::Value;
 
+use crate::neutron::Settings;
 use crate::neutron::cni::{CniError, ErrorCode};
-use crate::neutron::{STATE_DIRECTORY, Settings};
 use crate::plugin::files::{self, read_small};
 use crate::plugin::pool::Pool;
 
@@ -52,11 +52,11 @@ fn configurations(folder: &Path) -> Result<Vec<PathBuf>, CniError> {
 
 /// Warm pools of networks that nobody configures any more, and how many ports they have: nobody else looks after these. With a file that cannot be
 /// read, nobody knows which they are.
-pub(super) fn forsaken(networks: &Networks) -> Networks {
+pub(super) fn forsaken(networks: &Networks, state: &Path) -> Networks {
     let known: Option<Vec<&Settings>> = networks.values().map(|read| read.as_ref().ok()).collect();
     let Some(known) = known else { return Networks::new() };
     let mut states: BTreeSet<&Path> = known.iter().map(|settings| settings.state.as_path()).collect();
-    states.insert(Path::new(STATE_DIRECTORY));
+    states.insert(state);
     let pools = states.into_iter().flat_map(|state| Pool::names(state).into_iter().map(move |name| (state, name)));
     let forsaken = pools.filter(|(state, name)| {
         !known.iter().any(|settings| settings.state == **state && settings.network_name == *name)
@@ -145,7 +145,8 @@ mod tests {
         let port = serde_json::from_value(json!({"id": id, "network_id": id})).unwrap();
         let made_for = MadeFor::of(&settings.wish(&Arguments::default()).unwrap());
         let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
-        let told = || forsaken(&networks(&[folder.path().to_owned()]).unwrap()).into_keys().collect::<Vec<_>>();
+        let read = || networks(&[folder.path().to_owned()]).unwrap();
+        let told = || forsaken(&read(), state.path()).into_keys().collect::<Vec<_>>();
         pools.iter().for_each(|pool| pool.lay_out().unwrap());
         assert_eq!(told(), [""; 0]);
         let pooled = PooledPort { port, made_for };

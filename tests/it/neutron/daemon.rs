@@ -82,6 +82,7 @@ impl DaemonSet {
         let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_neutron-node"));
         command.arg("--networks").arg(self.folder.path().join("net.d")).arg("--results").arg(self.results());
+        command.arg("--state-directory").arg(self.folder.path().join("state"));
         command.args(["--interval", "1", "--look", "1"]).args(arguments);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command

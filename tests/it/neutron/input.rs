@@ -12,15 +12,18 @@ fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
     fault(&finish(start(input, variables)))
 }
 
-fn configuration(version: &str) -> String {
+/// Its files lie in the folder.
+fn configuration(folder: &Folder, version: &str) -> String {
+    let state = folder.join("state");
     let openstack = json!({"username": "u", "password": "hunter2", "project": "p", "domain": "d", "authUrl": "http://127.0.0.1:1/v3"});
-    let ipam = json!({"openstackConf": openstack, "networks": ["782ec9ac-44f9-4318-8c67-a2fed2ccca4f"], "node": "n", "deadlineSeconds": 10});
+    let ipam = json!({"openstackConf": openstack, "networks": ["782ec9ac-44f9-4318-8c67-a2fed2ccca4f"], "node": "n", "stateDirectory": state, "deadlineSeconds": 10});
     json!({"cniVersion": version, "name": "net", "ipam": ipam}).to_string()
 }
 
 #[test]
 fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() {
-    let good = configuration("1.1.0");
+    let folder = Folder::new(&[]);
+    let good = configuration(&folder, "1.1.0");
     let add = variables("ADD", "c");
     for (input, code) in [
         ("", 6),
@@ -28,8 +31,8 @@ fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() 
         ("[]", 7),
         ("null", 7),
         (r#"{"ipam": "hunter2"}"#, 7),
-        (configuration("0.1.0").as_str(), 1),
-        (configuration("2.0.0").as_str(), 1),
+        (configuration(&folder, "0.1.0").as_str(), 1),
+        (configuration(&folder, "2.0.0").as_str(), 1),
         (good.replace("782ec9ac", "../../..").as_str(), 7),
         (good.replace("\"node\"", "\"nodes\"").as_str(), 7),
         (&"[".repeat(100_000), 6),
@@ -59,7 +62,8 @@ fn a_person_is_told_what_they_are() {
 
 #[test]
 fn hostile_words_of_the_environment_are_refused() {
-    let good = configuration("1.1.0");
+    let folder = Folder::new(&[]);
+    let good = configuration(&folder, "1.1.0");
     for container in ["", "../../etc", "a b", "-rf", "a\nb", &"c".repeat(300)] {
         assert_eq!(refused(&good, &variables("ADD", container)).0, 4, "{container:?}");
     }
