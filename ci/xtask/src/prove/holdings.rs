@@ -30,6 +30,8 @@ pub struct Holdings {
     blocks: BTreeMap<String, BTreeSet<Prefix>>,
     /// The Nodes with their UIDs.
     nodes: BTreeMap<String, String>,
+    /// The Nodes with their resourceVersions.
+    versions: BTreeMap<String, String>,
 }
 
 impl Holdings {
@@ -45,7 +47,7 @@ impl Holdings {
     }
 
     fn of(cilium_nodes: &[Value], nodes: &[Value]) -> Result<Self> {
-        let mut holdings = Self { blocks: BTreeMap::new(), nodes: BTreeMap::new() };
+        let mut holdings = Self { blocks: BTreeMap::new(), nodes: BTreeMap::new(), versions: BTreeMap::new() };
         for object in cilium_nodes {
             holdings.add(object, object["spec"]["ipam"]["podCIDRs"].as_array().into_iter().flatten())?;
         }
@@ -53,8 +55,9 @@ impl Holdings {
             let spec = object["spec"]["podCIDRs"].as_array().into_iter().flatten();
             let annotations = ANNOTATIONS.into_iter().filter_map(|key| object["metadata"]["annotations"].get(key));
             holdings.add(object, spec.chain([&object["spec"]["podCIDR"]]).chain(annotations))?;
-            let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            holdings.nodes.insert(name(object), uid);
+            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+            holdings.nodes.insert(name(object), text("uid"));
+            holdings.versions.insert(name(object), text("resourceVersion"));
         }
         Ok(holdings)
     }
@@ -87,6 +90,13 @@ impl Holdings {
     /// The UID of a Node that exists.
     pub fn uid(&self, node: &str) -> Option<&str> {
         self.nodes.get(node).map(String::as_str)
+    }
+
+    /// The Nodes with a block that the later ones have lost, even if it was written again: their resourceVersions went back or on.
+    pub fn lost_in(&self, later: &Self) -> BTreeSet<String> {
+        let had_one = |node: &&String| self.blocks_of(node).next().is_some();
+        let names = self.versions.keys().filter(had_one);
+        names.filter(|node| self.versions.get(*node) != later.versions.get(*node)).cloned().collect()
     }
 
     /// The blocks of one node.

@@ -90,7 +90,7 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
         counts.restarts += usize::from(is_any_running(&mut appliers)?);
         let before = trial.look()?;
         restart.run(&mut trial.plane, &programs, snapshot.as_ref())?;
-        let forgotten = forgotten(&before, &trial.look()?);
+        let forgotten = before.lost_in(&trial.look()?);
         counts.rolled_back += usize::from(!forgotten.is_empty());
         let mut codes = Vec::new();
         for applier in appliers {
@@ -111,19 +111,14 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
     report(&trial, &counts, nodes)
 }
 
-/// The nodes whose block is gone.
-fn forgotten(before: &Holdings, after: &Holdings) -> BTreeSet<String> {
-    let had: BTreeSet<&str> = before.without_block().collect();
-    after.without_block().filter(|node| before.uid(node).is_some() && !had.contains(node)).map(str::to_owned).collect()
-}
-
 impl Restart {
     /// One of now, and then more is written, if it restores one.
     fn snapshot(self, plane: &ControlPlane, programs: &Programs, nodes: usize) -> Result<Option<Snapshot>> {
         let Self::Restore(_) = self else { return Ok(None) };
         let snapshot = plane.save_snapshot(programs)?;
-        let written = nodes - Holdings::read(plane.client())?.without_block().count();
-        wait_for("more writes", || Ok(nodes - Holdings::read(plane.client())?.without_block().count() > written))?;
+        let written = || Ok::<_, anyhow::Error>(nodes - Holdings::read(plane.client())?.without_block().count());
+        let saved = written()?;
+        wait_for("more writes", || Ok(written()? > saved))?;
         Ok(Some(snapshot))
     }
 
