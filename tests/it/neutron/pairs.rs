@@ -17,6 +17,8 @@ use crate::server::{kubernetes, node};
 /// Daemons that write, and addresses that each lets out.
 const WRITERS: usize = 6;
 const ADDRESSES: usize = 4;
+/// How often all that they wrote is replaced. On a busy machine, without an end nobody would ever be done.
+const OVERWRITES: usize = 10;
 
 #[test]
 fn nobody_loses_a_pair() {
@@ -52,7 +54,7 @@ fn overwrite(stack: &OpenStack, port: &str, addresses: &[&str]) {
     stack.as_member().put(&format!("/v2.0/ports/{port}"), &json!({"port": {"allowed_address_pairs": pairs}})).unwrap();
 }
 
-/// Six daemons, each with addresses of its own, and somebody who replaces the list now and then without looking.
+/// Six daemons, each with addresses of its own, and another client that replaces the list each time something is in it.
 fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let plugin = |number| plugin(stack, network, &format!("n{number}"), &vm);
@@ -61,17 +63,23 @@ fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
     let sets: Vec<DaemonSet> = plugins.iter().map(|plugin| DaemonSet::new(&[plugin])).collect();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                overwrite(stack, &vm, &["192.0.2.1"]);
-                std::thread::sleep(std::time::Duration::from_millis(700));
+        let overwriting = scope.spawn(|| {
+            let mut overwritten = 0;
+            while overwritten < OVERWRITES && !is_over.load(Ordering::Relaxed) {
+                if pairs(stack, &vm).len() > 1 {
+                    overwrite(stack, &vm, &["192.0.2.1"]);
+                    overwritten += 1;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(100));
             }
+            overwritten
         });
         let daemons: Vec<Daemon<'_>> = sets.iter().map(DaemonSet::start).collect();
         for (daemon, plugin) in daemons.iter().zip(&plugins) {
             daemon.wait_until("its pool to be full", || in_pool(plugin, "free") == ADDRESSES);
         }
         is_over.store(true, Ordering::Relaxed);
+        assert!(overwriting.join().unwrap() > 0, "nothing was ever in the way");
         daemons[0].wait_until("all pairs to be there", || pairs(stack, &vm).len() == WRITERS * ADDRESSES + 1);
         drop(daemons);
     });
@@ -211,6 +219,7 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
             .env("KUBERNETES_SERVICE_PORT", port);
         daemon.args(["--once", "--pod-cidrs-on", &vm, "--networks"]).arg(folder.path().join("net.d"));
         daemon.arg("--service-account").arg(&account).arg("--clouds-file").arg(&clouds);
+        daemon.arg("--results").arg(folder.path().join("results"));
         daemon.arg("--state-directory").arg(folder.path().join("state"));
         let output = daemon.output().unwrap();
         (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
