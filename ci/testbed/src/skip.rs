@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn a_skip_is_named_as_libtest_names_the_test() {
         fn here() {}
-        let in_closure = (|| {
+        let closure = || {
             fn here() {}
             std::any::type_name_of_val(&here)
-        })();
-        for inside in [std::any::type_name_of_val(&here), in_closure] {
+        };
+        for inside in [std::any::type_name_of_val(&here), closure()] {
             assert_eq!(test_name(inside), "skip::tests::a_skip_is_named_as_libtest_names_the_test");
         }
         assert_eq!(line("debian", "a::b", "no route\n  to\thost\n"), "debian\ta::b\tno route to host\n");

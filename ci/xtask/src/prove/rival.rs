@@ -27,7 +27,8 @@ use crate::trial::{Convergence, Trial, start_all};
 /// Ten gusts.
 pub const NODES: usize = 800;
 const APPLIERS: usize = 3;
-/// So many nodes register at once. It is more than the rival may write at once, so neither of the two gets everything.
+/// So many nodes register at once. It is more than the rival may write at once and in the time of an apply on a busy machine, so neither of the two
+/// gets everything.
 const GUST: usize = 80;
 /// Its range is ours, and its blocks are as large.
 const RIVAL_FLAGS: [&str; 6] = [
@@ -35,8 +36,8 @@ const RIVAL_FLAGS: [&str; 6] = [
     "--allocate-node-cidrs=true",
     "--cluster-cidr=10.0.0.0/10",
     "--node-cidr-mask-size=26",
-    "--kube-api-qps=60",
-    "--kube-api-burst=30",
+    "--kube-api-qps=20",
+    "--kube-api-burst=10",
 ];
 /// The names that they write under.
 const OUR_NAME: &str = "cilium-ipam";
