@@ -36,6 +36,8 @@ pub mod cluster;
 pub mod handover;
 #[cfg(feature = "neutron")]
 pub mod plugin;
+#[cfg(feature = "neutron")]
+pub mod retry;
 #[cfg(feature = "live")]
 pub mod run;
 #[cfg(feature = "live")]

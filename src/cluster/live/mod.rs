@@ -5,12 +5,13 @@
 mod connection;
 mod custom;
 mod follow;
+mod pace;
 mod place;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -23,27 +24,29 @@ use serde_json::value::RawValue;
 
 use self::connection::client;
 use self::follow::is_ahead_of_the_server;
+use self::pace::RealPace;
 use self::place::{collection, object_name};
 use super::{
     Cluster, ClusterError, LeaseName, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write,
     WriteError, Written,
 };
 use crate::observed::{FIELD_MANAGER, ObjectVersion, ObservedKind, Query};
+use crate::retry::{Backoff, retry_after};
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
 
-/// First pause before a request is sent again; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// Longest pause between two attempts, unless the server asks for more.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pauses between attempts of one request. The last figure is the longest that the server's own wish is kept to: a proxy that names a year
+/// must not end an apply.
+const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(100), Duration::from_secs(10)).obeying(Duration::from_secs(60));
 
 /// Longest time that one answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub use self::connection::Connection;
 pub use self::custom::Defined;
+pub use self::pace::Pace;
 
 /// A live cluster.
 #[derive(Clone)]
@@ -51,6 +54,7 @@ pub struct LiveCluster {
     connection: Arc<Connection>,
     client: Arc<RwLock<Client>>,
     has_answered: Arc<AtomicBool>,
+    pace: Arc<dyn Pace>,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +122,14 @@ impl LiveCluster {
             connection: Arc::new(connection),
             client: Arc::new(RwLock::new(client)),
             has_answered: Arc::default(),
+            pace: Arc::new(RealPace::new()),
         })
+    }
+
+    /// The same, where time passes in another way between attempts.
+    #[must_use]
+    pub fn paced(self, pace: Arc<dyn Pace>) -> LiveCluster {
+        LiveCluster { pace, ..self }
     }
 
     /// Reads the credentials again: a token that has expired may have been replaced.
@@ -140,8 +151,8 @@ impl LiveCluster {
     async fn answer(&self, request: Request<Body>) -> Result<Answer, String> {
         let response = self.current_client().send(request).await.map_err(|error| chain(&error))?;
         let status = response.status();
-        let seconds = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let retry_after = seconds.map(Duration::from_secs);
+        let asked = response.headers().get(header::RETRY_AFTER);
+        let retry_after = asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
         let body = response.into_body().collect().await.map_err(|error| chain(&error))?;
         Ok(Answer { status, retry_after, body: body.to_bytes().into() })
     }
@@ -154,8 +165,8 @@ impl LiveCluster {
     /// Sends a request, and again while the server is busy, fails or does not answer, for as long as there is patience. Every
     /// write is guarded, so one that went through without an answer is refused the second time, and nothing is done twice.
     async fn send_patiently(&self, request: impl Fn() -> Result<Request<Body>, http::Error>) -> Result<Answer, String> {
-        let began = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let began = self.pace.elapsed();
+        let mut retry = BACKOFF.retry(self.pace.rng());
         let mut reconnected = false;
         loop {
             let outcome = self.send(request().map_err(|error| error.to_string())?).await;
@@ -176,13 +187,10 @@ impl LiveCluster {
                 Err(_) if !self.has_answered.load(Ordering::Relaxed) => return outcome,
                 Err(_) => None,
             };
-            // What the server asks for is kept to; whether there is patience for it is another matter.
-            let next = asked.unwrap_or(pause.min(LONGEST_PAUSE)).mul_f64(fastrand::f64() / 2.0 + 1.0);
-            if began.elapsed() + next > self.connection.patience {
-                return outcome;
-            }
-            tokio::time::sleep(next).await;
-            pause *= 2;
+            let spent = self.pace.elapsed().saturating_sub(began);
+            let left = self.connection.patience.saturating_sub(spent);
+            let Some(pause) = retry.pause_within(left, asked) else { return outcome };
+            self.pace.rest(pause).await;
         }
     }
 

@@ -27,19 +27,23 @@ use self::state::{Heard, State};
 use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Stored, Write, WriteError, Written, observe};
 use crate::net::Block;
 use crate::observed::ObservedKind;
+use crate::retry::Backoff;
 
 pub use self::direct::Direct;
 pub use self::rollback::Rollback;
 pub use self::snapshot::Snapshot;
 
-/// First pause after something went wrong; each further one is twice as long.
+/// First pause after something went wrong.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Longest pause before everything is read because somebody else changed the claims.
-const BETWEEN_READINGS: Duration = Duration::from_secs(1);
+/// Pauses after something went wrong.
+const BACKOFF: Backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+
+/// Pauses before everything is read because somebody else changed the claims.
+const BETWEEN_READINGS: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs(1));
 
 /// How often the server's newest resourceVersion is compared with what was reached. A server that went back in time tells nothing to
 /// those who follow it.
@@ -86,7 +90,8 @@ impl<C: Follow> Mirror<C> {
 
     /// Keeps it in step, for as long as it is polled.
     pub async fn keep(&self) -> Infallible {
-        let mut pause = FIRST_PAUSE;
+        let mut retry = BACKOFF.retry(fastrand::Rng::new());
+        let mut between = BETWEEN_READINGS.retry(fastrand::Rng::new());
         loop {
             let began = Instant::now();
             let end = match self.read_all().await {
@@ -94,14 +99,18 @@ impl<C: Follow> Mirror<C> {
                 Err(error) => End::Trouble(None, error.to_string()),
             };
             if began.elapsed() >= LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
+                retry.reset();
+                between.reset();
             }
-            match end {
-                End::Trouble(kind, why) => self.tell(kind, why),
+            let pause = match end {
+                End::Trouble(kind, why) => {
+                    self.tell(kind, why);
+                    retry.pause()
+                }
                 // Reading everything is dear, so others who write all the time do not make us do it all the time.
-                End::Demanded => pause = pause.min(BETWEEN_READINGS),
-            }
-            rest(&mut pause).await;
+                End::Demanded => between.pause(),
+            };
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -263,7 +272,7 @@ impl<C: Follow> Mirror<C> {
     }
 
     async fn follow_kind(&self, kind: ObservedKind) -> End {
-        let mut pause = FIRST_PAUSE;
+        let mut retry = BACKOFF.retry(fastrand::Rng::new());
         loop {
             let Some((seen, namespace, from)) = self.lock().position(kind) else { return End::Demanded };
             if seen != Seen::All {
@@ -277,11 +286,11 @@ impl<C: Follow> Mirror<C> {
             let mut hear = |notice: Notice<'_>| self.hear(kind, notice);
             let end = self.cluster.follow(kind, &namespace, from, &mut hear).await;
             if began.elapsed() >= LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
+                retry.reset();
             }
             match end {
                 Ok(Following::Closed) if began.elapsed() >= LONGEST_PAUSE => {}
-                Ok(Following::Closed) => rest(&mut pause).await,
+                Ok(Following::Closed) => tokio::time::sleep(retry.pause()).await,
                 Ok(Following::Lost(why)) => {
                     return End::Trouble(Some(kind), format!("{} cannot be watched: {why}", kind.resource()));
                 }
@@ -313,9 +322,4 @@ impl<C: Follow> Mirror<C> {
         }
         answer
     }
-}
-
-async fn rest(pause: &mut Duration) {
-    tokio::time::sleep(pause.mul_f64(fastrand::f64() / 2.0 + 0.75)).await;
-    *pause = LONGEST_PAUSE.min(*pause * 2);
 }

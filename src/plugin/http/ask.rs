@@ -1,19 +1,21 @@
 //! One question to Neutron, with a token, within the time that there is.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+use super::BACKOFF;
 use super::keystone::{Session, login};
 use super::rest::{fault, read};
 use crate::neutron::{Cloud, NeutronError, Trust};
 use crate::plugin::login::{Keeping, Logins};
+use crate::retry::{Retry, retry_after};
 
 /// How long one answer is awaited.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -26,6 +28,9 @@ pub struct HttpNeutron {
     logins: Logins,
     until: Instant,
     session: RefCell<Option<Session>>,
+    retry: RefCell<Retry>,
+    /// The pause that the last answer asked for.
+    asked: Cell<Option<Duration>>,
 }
 
 /// What is asked.
@@ -57,7 +62,16 @@ impl HttpNeutron {
         let logins = Logins::new(keeping);
         let tls = tls(&cloud)?;
         let agent = agent(&tls, LONGEST_WAIT);
-        Ok(HttpNeutron { agent, tls, cloud, logins, until, session: RefCell::default() })
+        Ok(HttpNeutron {
+            agent,
+            tls,
+            cloud,
+            logins,
+            until,
+            session: RefCell::default(),
+            retry: RefCell::new(BACKOFF.retry(fastrand::Rng::new())),
+            asked: Cell::default(),
+        })
     }
 
     /// The same, until another moment.
@@ -70,12 +84,25 @@ impl HttpNeutron {
             logins: self.logins.clone(),
             until,
             session: self.session.clone(),
+            retry: RefCell::new(BACKOFF.retry(fastrand::Rng::new())),
+            asked: Cell::default(),
         }
     }
 
     /// The time that there is, if there is any.
     pub(super) fn left(&self) -> Option<Duration> {
         self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// The pause before the next try of something, if there is time for one.
+    pub(super) fn pause(&self, tries: u32) -> Option<Duration> {
+        let mut retry = self.retry.borrow_mut();
+        if tries <= 1 {
+            retry.reset();
+        }
+        let left = self.left()?;
+        // Who waits until the end has no time for the try itself.
+        retry.pause_within(left, self.asked.take()).filter(|pause| *pause < left)
     }
 
     /// Where a fact of this cloud is kept between runs.
@@ -154,6 +181,8 @@ impl HttpNeutron {
             // Neutron answers 400 to a DELETE with a body, be it empty.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
+        let asked = answer.as_ref().ok().and_then(|answer| answer.headers().get("Retry-After"));
+        self.asked.set(asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now())));
         let (status, body) = read(answer).map_err(|error| match error {
             NeutronError::Unavailable(why) => NeutronError::Unavailable(format!("{}: {why}", session.network_url)),
             error => error,

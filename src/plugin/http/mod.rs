@@ -20,6 +20,7 @@ use crate::neutron::{
     Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, Owner, Patience, Port, PortFilter, Subnet, Verdict,
     Wanted,
 };
+use crate::retry::Backoff;
 
 pub use ask::HttpNeutron;
 pub(super) use ask::get_json;
@@ -38,22 +39,18 @@ const FIELDS: [&str; 9] =
 /// How long subnets and networks are believed to be as they were.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
 
-/// First pause before something is asked again; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-
-/// Longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Pauses before something is asked again. The last figure is the longest that a server's own wish is kept to.
+pub(super) const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(2)).obeying(Duration::from_secs(10));
 
 impl Patience for HttpNeutron {
     fn again(&self, tries: u32) -> Verdict {
-        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << tries.saturating_sub(1).min(8)));
-        let pause = pause.mul_f64(fastrand::f64() / 2.0 + 0.75);
-        match self.left() {
-            Some(left) if pause < left => {
+        match self.pause(tries) {
+            Some(pause) => {
                 std::thread::sleep(pause);
                 Verdict::Again
             }
-            Some(_) | None => Verdict::Over,
+            None => Verdict::Over,
         }
     }
 }

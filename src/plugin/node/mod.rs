@@ -23,6 +23,7 @@ use self::arguments::{Arguments, HELP, Request, Rounds};
 use self::network::{Memory, Round};
 use self::networks::{forsaken, networks};
 use crate::neutron::cni::CniError;
+use crate::retry::spread;
 
 /// A request that cannot be understood.
 const USAGE: u8 = 2;
@@ -58,7 +59,7 @@ pub fn main() -> ExitCode {
             return if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         // Nodes that were started together do not ask together for ever.
-        let pause = daemon.arguments.interval.mul_f64(fastrand::f64() / 2.0 + 0.75);
+        let pause = spread(daemon.arguments.interval, &mut fastrand::Rng::new());
         if !matches!(end.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
             return ExitCode::SUCCESS;
         }

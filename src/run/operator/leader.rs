@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Cluster, ClusterError, LeaseName, LockRecord, LockSeen, Write, WriteError};
 use crate::observed::ObjectVersion;
+use crate::retry::spread;
 
 /// How long a sign of life is good for. Short, because a new node waits for whoever comes next.
 const LEASE: Duration = Duration::from_secs(6);
@@ -24,8 +25,8 @@ const GIVE_UP: Duration = Duration::from_secs(5);
 /// How long an answer is waited for.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How often those who stand by look.
-const POLL: Duration = Duration::from_secs(1);
+/// How often those who stand by look, about.
+const POLL: Duration = Duration::from_millis(750);
 
 /// One who wants to lead.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ impl<'c, C: Cluster> Candidate<'c, C> {
                     }
                 }
             }
-            sleep(POLL.mul_f64(fastrand::f64() / 2.0 + 0.5)).await;
+            sleep(spread(POLL, &mut fastrand::Rng::new())).await;
         }
     }
 

@@ -16,9 +16,10 @@ use crate::cluster::{ClusterError, Following, Notice, Seen};
 use crate::custom::{CustomKind, ObjectState, StoredObject};
 use crate::desired::{AddressPoolsAsked, Documents};
 use crate::model::{Finding, Rule, Severity};
+use crate::retry::Backoff;
 use crate::run::{Loaded, Source, understand};
 
-/// First pause after something went wrong; each further one is twice as long.
+/// First pause after something went wrong.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Longest such pause. A definition that is installed late must not be noticed late.
@@ -82,17 +83,16 @@ impl Objects {
     }
 
     async fn keep_kind(&self, cluster: &LiveCluster, kind: CustomKind) -> Infallible {
-        let mut pause = FIRST_PAUSE;
+        let mut retry = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).retry(fastrand::Rng::new());
         loop {
             let began = Instant::now();
             if let Err(why) = self.read_and_follow(cluster, kind).await {
                 self.has_trouble(kind, why);
             }
             if began.elapsed() >= LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
+                retry.reset();
             }
-            sleep(pause.mul_f64(fastrand::f64() / 2.0 + 0.75)).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            sleep(retry.pause()).await;
         }
     }
 

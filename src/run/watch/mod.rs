@@ -27,13 +27,11 @@ use crate::desired::Activity;
 use crate::model::{Hazard, Waiver};
 use crate::observed::Observed;
 use crate::plan::{Change, Plan, Refusal, Target, UnapprovedBlock};
+use crate::retry::{Backoff, Retry};
 pub use directory::Directory;
 
-/// First pause after a round that failed; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// Longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Pauses after a round that failed.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
 
 /// What we wrote is heard of within milliseconds. When it is not for so long, all is read anew.
 const DEAF: Duration = Duration::from_secs(10);
@@ -170,6 +168,7 @@ pub async fn watch<C: Follow, S: Source>(
         restraint: Restraint::default(),
         told: Told::default(),
         setbacks: 0,
+        retry: BACKOFF.retry(fastrand::Rng::new()),
         must_pause: false,
         known: None,
         heard: Instant::now(),
@@ -210,6 +209,8 @@ struct Work<'w, C> {
     told: Told,
     /// What went wrong since a round that went well.
     setbacks: u32,
+    /// The pauses between them.
+    retry: Retry,
     /// Nothing is tried before the next pause is over.
     must_pause: bool,
     /// What the last whole plan left, where nodes that join can be served from it.
@@ -312,6 +313,7 @@ impl<C: Follow> Work<'_, C> {
             Ok(due) => {
                 if self.setbacks == setbacks {
                     self.setbacks = 0;
+                    self.retry.reset();
                 }
                 let trouble = self.mirror.trouble();
                 self.tell_of_trouble(trouble, on_news);
@@ -345,10 +347,9 @@ impl<C: Follow> Work<'_, C> {
 
     /// The pause after something went wrong; each further one is longer, until a round goes well.
     fn next_pause(&mut self) -> Duration {
-        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << self.setbacks.min(16)));
-        self.setbacks += 1;
+        self.setbacks = self.setbacks.saturating_add(1);
         self.must_pause = true;
-        pause.mul_f64(fastrand::f64() / 2.0 + 0.75)
+        self.retry.pause()
     }
 
     fn not_in_step(&mut self, on_news: &mut OnNews<'_>) -> Duration {

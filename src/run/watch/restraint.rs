@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::plan::{Change, Target};
+use crate::retry::{Backoff, Retry};
 
-/// Pause before the third attempt; before the second there is none.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-
-/// Longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// Pauses before the third attempt and the ones after it; before the second there is none.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5 * 60));
 
 /// An object that was left alone for so long after its pause is as new.
 const FORGOTTEN: Duration = Duration::from_secs(60);
@@ -18,9 +16,10 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Restraint(BTreeMap<(Target, String), Attempts>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Attempts {
-    count: u32,
+    /// After the first attempt there is none yet.
+    retry: Option<Retry>,
     not_before: Instant,
 }
 
@@ -50,13 +49,12 @@ impl Restraint {
     }
 
     fn note_key(&mut self, key: (Target, String), now: Instant) -> Duration {
-        let known = self.0.get(&key).filter(|attempts| attempts.not_before + FORGOTTEN > now);
-        let count = known.map_or(0, |attempts| attempts.count);
-        let pause = match count {
-            0 => Duration::ZERO,
-            again => FIRST_PAUSE.saturating_mul(1 << (again - 1).min(16)).min(LONGEST_PAUSE),
+        let Some(attempts) = self.0.get_mut(&key).filter(|attempts| attempts.not_before + FORGOTTEN > now) else {
+            self.0.insert(key, Attempts { retry: None, not_before: now });
+            return Duration::ZERO;
         };
-        self.0.insert(key, Attempts { count: count + 1, not_before: now + pause });
+        let pause = attempts.retry.get_or_insert_with(|| BACKOFF.retry(fastrand::Rng::new())).pause();
+        attempts.not_before = now + pause;
         pause
     }
 }
@@ -74,13 +72,18 @@ mod tests {
         for _ in 0..14 {
             assert_eq!(restraint.pause_of(&key(), now), None);
             let pause = restraint.note_key(key(), now);
-            pauses.push(pause.as_millis());
+            pauses.push(pause);
             now += pause;
         }
-        assert_eq!(pauses[..5], [0, 250, 500, 1_000, 2_000]);
-        assert_eq!(pauses[13], 300_000);
-        restraint.note_key(key(), now);
-        assert_eq!(restraint.pause_of(&key(), now), Some(LONGEST_PAUSE));
-        assert_eq!(restraint.note_key(key(), now + LONGEST_PAUSE + FORGOTTEN), Duration::ZERO);
+        assert_eq!(pauses[0], Duration::ZERO);
+        for (index, pause) in pauses[1..5].iter().enumerate() {
+            let least = Duration::from_millis(250 << index);
+            assert!((least..=2 * least).contains(pause), "{pauses:?}");
+        }
+        let longest = Duration::from_secs(5 * 60);
+        assert!((longest / 2..=longest).contains(&pauses[13]), "{pauses:?}");
+        let last = restraint.note_key(key(), now);
+        assert_eq!(restraint.pause_of(&key(), now), Some(last));
+        assert_eq!(restraint.note_key(key(), now + last + FORGOTTEN), Duration::ZERO);
     }
 }
