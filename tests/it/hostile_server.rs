@@ -7,10 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::support::{Folder, Ran, pool};
 
-type Answer = dyn Fn(&str, &str) -> (u16, String) + Send + Sync;
+/// Status, `Retry-After` if there is one, body.
+type Answer = dyn Fn(&str, &str) -> (u16, Option<&'static str>, String) + Send + Sync;
 
 /// Serves canned answers on loopback until the test's process ends, and gives a folder with a kubeconfig for it.
 pub fn serve(answer: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Folder {
+    serve_asking(move |method, path| {
+        let (status, body) = answer(method, path);
+        (status, None, body)
+    })
+}
+
+/// The same, with answers that may ask for a pause.
+fn serve_asking(answer: impl Fn(&str, &str) -> (u16, Option<&'static str>, String) + Send + Sync + 'static) -> Folder {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let answer: Arc<Answer> = Arc::new(answer);
@@ -45,10 +54,11 @@ fn connection(stream: TcpStream, answer: &Answer) -> Option<()> {
         }
         reader.by_ref().take(length).read_to_end(&mut Vec::new()).ok()?;
         let mut words = head.split(' ');
-        let (status, body) = answer(words.next()?, words.next()?);
+        let (status, asked, body) = answer(words.next()?, words.next()?);
+        let asked = asked.map(|asked| format!("Retry-After: {asked}\r\n")).unwrap_or_default();
         let size = body.len();
-        write!(writer, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n{body}")
-            .ok()?;
+        let head = format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{asked}");
+        write!(writer, "{head}Content-Length: {size}\r\n\r\n{body}").ok()?;
     }
 }
 
@@ -169,16 +179,62 @@ fn a_write_whose_answers_are_lost_is_unknown() {
 
 #[test]
 fn a_busy_server_is_asked_again() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let folder = serve(move |method, path| {
-        let busy = path.starts_with("/api/v1/nodes");
-        if busy && asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
-            return (429, r#"{"message":"too many requests"}"#.to_owned());
+    for asked in [None, Some("0"), Some("1"), Some("Sun, 06 Nov 1994 08:49:37 GMT"), Some("soon")] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let folder = serve_asking(move |method, path| {
+            let busy = path.starts_with("/api/v1/nodes");
+            if busy && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+                return (429, asked, r#"{"message":"too many requests"}"#.to_owned());
+            }
+            let (status, body) = healthy(method, path);
+            (status, None, body)
+        });
+        let words = ["apply", "--kubeconfig", "kubeconfig", "--auto-approve", "--patience", "20s"];
+        let ran = folder.run(&words).expect(0);
+        assert!(ran.stdout.contains("Applied 1 change;"), "{asked:?}: {}", ran.stdout);
+    }
+}
+
+/// Four nodes, each write of which is answered with this until patience ends; gives the report and the number of writes.
+fn always_busy(status: u16, asked: &'static str) -> (serde_json::Value, usize) {
+    let nodes: Vec<String> =
+        (1..=4).map(|n| format!(r#"{{"metadata":{{"name":"n{n}","uid":"u{n}","resourceVersion":"1"}}}}"#)).collect();
+    let list = format!(r#"{{"kind":"NodeList","metadata":{{}},"items":[{}]}}"#, nodes.join(","));
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = count.clone();
+    let folder = serve_asking(move |method, path| {
+        if writes_node(method, path) {
+            seen.fetch_add(1, Ordering::SeqCst);
+            return (status, Some(asked), r#"{"message":"later"}"#.to_owned());
         }
-        healthy(method, path)
+        let (status, body) = match path.split('?').next() {
+            Some("/api/v1/nodes") => (200, list.clone()),
+            _ => healthy(method, path),
+        };
+        (status, None, body)
     });
-    let ran = apply(&folder).expect(0);
-    assert!(ran.stdout.contains("Applied 1 change;"), "{}", ran.stdout);
+    let words = ["apply", "--kubeconfig", "kubeconfig", "--auto-approve", "--patience", "2s", "-o", "json"];
+    // What is unknown may have been applied.
+    let report = folder.run(&words).expect(if status == 429 { 1 } else { 7 }).json();
+    (report, count.load(Ordering::SeqCst))
+}
+
+#[test]
+fn a_pause_of_nothing_or_of_an_age_ends_with_the_whole_list() {
+    // Four writes, each of which is sent at 0, 0.1 to 0.2, 0.3 to 0.6, 0.7 to 1.4 and 1.5 to 2.0 seconds, and when patience ends.
+    let cases = [(429, "0", 6), (503, "0", 6), (429, "18446744073709551615", 2), (503, "18446744073709551615", 2)];
+    for (status, asked, most) in cases {
+        let (report, writes) = always_busy(status, asked);
+        let names = |key: &str| {
+            let lines = report[key].as_array().unwrap().iter();
+            lines.map(|line| line["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let mut listed = names("not_applied");
+        listed.extend(names("unknown"));
+        listed.sort();
+        assert_eq!((names("applied"), listed.join(" ")), (vec![], "n1 n2 n3 n4".to_owned()), "{status} {asked}: {report}");
+        assert!((2..=4 * most).contains(&writes), "{status} {asked}: {writes} writes");
+    }
 }
 
 #[test]

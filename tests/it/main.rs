@@ -38,6 +38,7 @@ mod properties_applied;
 mod rails;
 mod readme;
 mod restore;
+mod retry;
 mod revision;
 mod running;
 mod saved_plans;

@@ -1,5 +1,5 @@
 //! `prove`: one door to all proofs. Those on a real API server are a companion of this program; the model and the
-//! simulator are programs of their own; two are tests with more cases. What is proved, they alone know.
+//! simulator are programs of their own; three are tests, some with more cases. What is proved, they alone know.
 
 use anyhow::{Result, bail};
 
@@ -7,7 +7,7 @@ use super::companion;
 use crate::cargo;
 use crate::suite::{Guard, Output, Suite};
 
-/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, leader, soak, properties, hostile, or all.
+/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, leader, soak, properties, hostile, retry, or all.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The proof.
@@ -19,7 +19,7 @@ pub struct Arguments {
 
 /// All of them, as the suite runs them: fewer repetitions of those whose repetitions take long. The tests of the model check its
 /// smaller worlds; the large ones take many minutes.
-const IN_SUITE: [(&str, &[&str]); 9] = [
+const IN_SUITE: [(&str, &[&str]); 10] = [
     ("simulate", &["--seeds", "10000"]),
     ("appliers", &[]),
     ("kills", &["--times", "20"]),
@@ -29,6 +29,7 @@ const IN_SUITE: [(&str, &[&str]); 9] = [
     ("leader", &["--nodes", "400"]),
     ("properties", &["--cases", "1000"]),
     ("hostile", &[]),
+    ("retry", &["--cases", "2000"]),
 ];
 
 /// Runs it.
@@ -51,8 +52,12 @@ fn one(name: &str, arguments: &[String]) -> Result<()> {
     match name {
         "model" => cargo::run_with("run --release --package model --", arguments, None),
         "simulate" => cargo::run_with("run --release --package simulator --", arguments, None),
-        "properties" => properties(arguments),
+        "properties" => {
+            let cases = cases("properties", arguments, "5000")?;
+            tests("properties", Some(("PROPTEST_CASES", &cases)))
+        }
         "hostile" => tests("hostile", None),
+        "retry" => retry(&cases("retry", arguments, "10000")?),
         _ => {
             let words: Vec<String> = [name.to_owned()].into_iter().chain(arguments.iter().cloned()).collect();
             companion::run("prove", &words)
@@ -60,14 +65,23 @@ fn one(name: &str, arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The properties of plans against a naive planner, with so many random cases each.
-fn properties(arguments: &[String]) -> Result<()> {
-    let cases = match arguments {
-        [] => "5000",
-        [flag, cases] if flag == "--cases" => cases,
-        _ => bail!("it is `prove properties [--cases N]`"),
-    };
-    tests("properties", Some(("PROPTEST_CASES", cases)))
+/// How many random cases.
+fn cases(name: &str, arguments: &[String], usual: &str) -> Result<String> {
+    match arguments {
+        [] => Ok(usual.to_owned()),
+        [flag, cases] if flag == "--cases" => Ok(cases.clone()),
+        _ => bail!("it is `prove {name} [--cases N]`"),
+    }
+}
+
+/// A server with random answers, and random patience; the test prints the figures.
+fn retry(cases: &str) -> Result<()> {
+    let told = cargo::output_with("test --test it retry:: -- --nocapture", Some(("RETRY_CASES", cases)))?;
+    match told.lines().find(|line| line.starts_with("retry: ")) {
+        Some(figures) => println!("{figures}"),
+        None => bail!("the test prints no figures"),
+    }
+    Ok(())
 }
 
 /// The tests whose names have this in them; prints how many there are when all hold.
