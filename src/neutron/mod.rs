@@ -12,6 +12,7 @@ mod pairs;
 mod settings;
 mod verbs;
 mod warm;
+mod weakness;
 
 pub use api::{
     Address as PortAddress, Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, NotAnId, Port, PortFilter,
@@ -26,3 +27,4 @@ pub(crate) use settings::{invalid, shown};
 pub(crate) use verbs::answered;
 pub use verbs::{Added, Collected, Left, NotAdded, Patience, Verdict, add, check, collect_garbage, delete, outcome};
 pub use warm::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};
+pub use weakness::Weakness;

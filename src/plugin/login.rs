@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::files::{Locked, state_folder};
 use super::http::Session;
 use super::kept;
-use crate::neutron::{Access, Cloud, Named, NeutronError, Project, Trust};
+use crate::neutron::{Access, Cloud, Named, NeutronError, Project, Trust, Weakness};
 
 /// A token that ends so soon is not used any more.
 const MARGIN: SignedDuration = SignedDuration::from_secs(60);
@@ -107,6 +107,9 @@ impl Logins {
         }
         kept::clean(folder);
         let outcome = login();
+        if let Ok(session) = &outcome {
+            warn(cloud, session);
+        }
         let kept = match &outcome {
             Ok(session) => Some(Outcome::Session(session.clone())),
             Err(NeutronError::Refused) => Some(Outcome::RefusedAt(Timestamp::now())),
@@ -129,6 +132,13 @@ impl Logins {
         {
             let _ = fs::remove_file(&path);
         }
+    }
+}
+
+/// Once for each login and not for each Pod. Standard output is the runtime's.
+fn warn(cloud: &Cloud, session: &Session) {
+    for weakness in Weakness::all_of(cloud, Some(&session.network_url)) {
+        eprintln!("warning: {weakness}\nhelp: {}", weakness.way_out());
     }
 }
 

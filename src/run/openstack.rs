@@ -16,8 +16,9 @@ use crate::cluster::{
     WriteError, Written,
 };
 use crate::desired::{AddressPairs, Desired};
+use crate::model::{Finding, Rule, Severity};
 use crate::net::Block;
-use crate::neutron::{Cloud, GuardedPorts, Id, NetworkFacts, NeutronError, Pair, Subnet};
+use crate::neutron::{Cloud, GuardedPorts, Id, NetworkFacts, NeutronError, Pair, Subnet, Weakness};
 use crate::observed::{ObjectVersion, Observed, ObservedKind, SeenPorts, SeenSubnet, SeenSubnets};
 use crate::plugin::{HttpNeutron, Keeping, read_small};
 
@@ -102,6 +103,7 @@ impl OpenStack {
         if self.reads_ports(desired) {
             observed.ports = Some(self.ports(observed).await);
         }
+        observed.findings.extend(self.asked.weaknesses());
     }
 
     /// The ports of the VMs that nodes are.
@@ -250,6 +252,19 @@ impl Asked {
         let answer = ask(&neutron);
         *last = Some((cloud, neutron));
         answer
+    }
+}
+
+impl Asked {
+    /// What lets others read or forge what was said; nothing where nothing was asked.
+    fn weaknesses(&self) -> Vec<Finding> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let weaknesses = last.as_ref().map(|(_, neutron)| neutron.weaknesses()).unwrap_or_default();
+        let finding = |weakness: Weakness| {
+            let rule = Rule("openstack-insecure");
+            Finding::new(Severity::Warning, rule, weakness.to_string()).help(weakness.way_out())
+        };
+        weaknesses.into_iter().map(finding).collect()
     }
 }
 

@@ -1,19 +1,23 @@
 //! One question to Neutron, with a token, within the time that there is.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::BACKOFF;
 use super::keystone::{Session, login};
-use super::rest::{fault, read};
-use crate::neutron::{Cloud, NeutronError, Trust};
+use super::objects::object;
+use super::rest::{fault, nonsense, read};
+use super::secrets::Secrets;
+use crate::neutron::{Cloud, NeutronError, Trust, Weakness};
 use crate::plugin::login::{Keeping, Logins};
 use crate::retry::{Retry, retry_after};
 
@@ -28,6 +32,7 @@ pub struct HttpNeutron {
     logins: Logins,
     until: Instant,
     session: RefCell<Option<Session>>,
+    secrets: RefCell<Secrets>,
     retry: RefCell<Retry>,
     /// The pause that the last answer asked for.
     asked: Cell<Option<Duration>>,
@@ -62,6 +67,7 @@ impl HttpNeutron {
         let logins = Logins::new(keeping);
         let tls = tls(&cloud)?;
         let agent = agent(&tls, LONGEST_WAIT);
+        let secrets = RefCell::new(Secrets::of(&cloud.access));
         Ok(HttpNeutron {
             agent,
             tls,
@@ -69,6 +75,7 @@ impl HttpNeutron {
             logins,
             until,
             session: RefCell::default(),
+            secrets,
             retry: RefCell::new(BACKOFF.retry(fastrand::Rng::new())),
             asked: Cell::default(),
         })
@@ -84,6 +91,7 @@ impl HttpNeutron {
             logins: self.logins.clone(),
             until,
             session: self.session.clone(),
+            secrets: self.secrets.clone(),
             retry: RefCell::new(BACKOFF.retry(fastrand::Rng::new())),
             asked: Cell::default(),
         }
@@ -118,6 +126,12 @@ impl HttpNeutron {
         self.session().map(|_| ())
     }
 
+    /// What lets others read or forge what is said, as far as it is known by now.
+    pub fn weaknesses(&self) -> Vec<Weakness> {
+        let session = self.session.borrow();
+        Weakness::all_of(&self.cloud, session.as_ref().map(|session| session.network_url.as_str()))
+    }
+
     /// A token that is not taken any more is replaced once.
     pub(super) fn ask(&self, path: &str, question: &Question<'_>) -> Result<Value, NeutronError> {
         match self.ask_once(path, question) {
@@ -137,6 +151,15 @@ impl HttpNeutron {
         }
     }
 
+    /// One object of an answer.
+    pub(super) fn object<T: DeserializeOwned>(&self, answer: Value, key: &str) -> Result<T, NeutronError> {
+        object(answer, key).map_err(|why| self.nonsense(&why))
+    }
+
+    pub(super) fn nonsense(&self, why: &dyn Display) -> NeutronError {
+        nonsense(why, &self.secrets.borrow())
+    }
+
     fn session(&self) -> Result<Session, NeutronError> {
         if let Some(session) = self.session.borrow().as_ref() {
             return Ok(session.clone());
@@ -146,6 +169,7 @@ impl HttpNeutron {
             NeutronError::Unavailable(why) => NeutronError::Unreachable(format!("{}: {why}", self.cloud.auth_url)),
             error => error,
         })?;
+        self.secrets.borrow_mut().add(session.token());
         *self.session.borrow_mut() = Some(session.clone());
         Ok(session)
     }
@@ -183,11 +207,12 @@ impl HttpNeutron {
         };
         let asked = answer.as_ref().ok().and_then(|answer| answer.headers().get("Retry-After"));
         self.asked.set(asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now())));
-        let (status, body) = read(answer).map_err(|error| match error {
+        let secrets = self.secrets.borrow();
+        let (status, body) = read(answer, &secrets).map_err(|error| match error {
             NeutronError::Unavailable(why) => NeutronError::Unavailable(format!("{}: {why}", session.network_url)),
             error => error,
         })?;
-        if status.is_success() { Ok(body) } else { Err(fault(status, &body)) }
+        if status.is_success() { Ok(body) } else { Err(fault(status, &body, &secrets)) }
     }
 }
 
@@ -219,8 +244,7 @@ fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
 }
 
 fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
-    let unreadable =
-        |why: &dyn std::fmt::Display| NeutronError::Misconfigured(format!("certificates in {path}: {why}"));
+    let unreadable = |why: &dyn Display| NeutronError::Misconfigured(format!("certificates in {path}: {why}"));
     let text = fs::read(path).map_err(|why| unreadable(&why))?;
     let certificates = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -241,5 +265,7 @@ pub(in crate::plugin) fn get_json(
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
     let tls = tls.root_certs(RootCerts::from(certificates(certificates_in)?)).build();
     let answer = agent(&tls, wait).get(url).header("Authorization", format!("Bearer {token}")).call();
-    read(answer).map(|(status, body)| (status.as_u16(), body))
+    let mut secrets = Secrets::default();
+    secrets.add(token);
+    read(answer, &secrets).map(|(status, body)| (status.as_u16(), body))
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::rest::{fault, read};
+use super::secrets::Secrets;
 use crate::neutron::{Access, Cloud, Named, NeutronError, Project};
 
 /// What a login gives.
@@ -18,7 +19,7 @@ pub(in crate::plugin) struct Session {
     /// Until when it holds.
     pub(in crate::plugin) expires: Timestamp,
     /// The network service, without its version and without a slash at the end.
-    pub(super) network_url: String,
+    pub(in crate::plugin) network_url: String,
 }
 
 impl Session {
@@ -39,9 +40,11 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
     let answer = request.send(question(&cloud.access).to_string());
     let token = answer.as_ref().ok().and_then(|answer| answer.headers().get("X-Subject-Token"));
     let token = token.and_then(|token| token.to_str().ok()).map(str::to_owned);
-    let (status, body) = read(answer)?;
+    let mut secrets = Secrets::of(&cloud.access);
+    secrets.add(token.as_deref().unwrap_or_default());
+    let (status, body) = read(answer, &secrets)?;
     if !status.is_success() {
-        return Err(match fault(status, &body) {
+        return Err(match fault(status, &body, &secrets) {
             NeutronError::Unauthorized => NeutronError::Refused,
             // So it says of an application credential that was deleted (Keystone 30).
             NeutronError::NotFound(_) if body["error"].is_object() => NeutronError::Refused,
@@ -54,6 +57,10 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
     let nonsense = || NeutronError::Unavailable("Keystone's answer makes no sense".to_owned());
     let expires = body["token"]["expires_at"].as_str().and_then(|at| at.parse().ok()).ok_or_else(nonsense)?;
     let network_url = network_url(&body["token"]["catalog"], cloud)?;
+    if secrets.are_in(&network_url) {
+        // It is shown where it does not answer.
+        return Err(NeutronError::Misconfigured("the network service's address in the catalogue".to_owned()));
+    }
     Ok(Session { token: token.ok_or_else(nonsense)?, expires, network_url })
 }
 

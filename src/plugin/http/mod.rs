@@ -5,6 +5,7 @@ mod keystone;
 mod objects;
 mod pairs;
 mod rest;
+mod secrets;
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::ask::Question;
-use self::objects::{WrittenNetwork, WrittenSubnet, nonsense, object};
+use self::objects::{WrittenNetwork, WrittenSubnet, object};
 use super::kept;
 use crate::neutron::{
     Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, Owner, Patience, Port, PortFilter, Subnet, Verdict,
@@ -57,7 +58,7 @@ impl Patience for HttpNeutron {
 
 impl Neutron for HttpNeutron {
     fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError> {
-        object(self.ask("/v2.0/ports", &Question::Post(json!({"port": written(port)})))?, "port")
+        self.object(self.ask("/v2.0/ports", &Question::Post(json!({"port": written(port)})))?, "port")
     }
 
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
@@ -108,14 +109,14 @@ impl HttpNeutron {
             page.extend(ports.last().map(|last| ("marker", id(last).to_string())));
             let answer = self.ask("/v2.0/ports", &Question::Get(&page))?;
             let has_more = answer["ports_links"].as_array().into_iter().flatten().any(|link| link["rel"] == "next");
-            let listed: Vec<T> = object(answer, "ports")?;
+            let listed: Vec<T> = self.object(answer, "ports")?;
             let is_last = listed.is_empty() || !has_more;
             ports.extend(listed);
             if is_last {
                 return Ok(ports);
             }
         }
-        Err(nonsense(&"a list without an end"))
+        Err(self.nonsense(&"a list without an end"))
     }
 
     /// What Neutron said of a subnet or a network lately.
@@ -130,7 +131,7 @@ impl HttpNeutron {
             return Ok(known);
         }
         let answer = self.ask(&format!("/v2.0/{kind}s/{id}"), &Question::Get(&[]))?;
-        let known = object(answer.clone(), kind)?;
+        let known = self.object(answer.clone(), kind)?;
         if let Some(path) = path {
             // Without it the next run asks again.
             let _ = kept::keep(&path, &Lately { at: now, answer });

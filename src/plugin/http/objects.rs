@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::neutron::cni::{Route, RouteDetail};
-use crate::neutron::{Id, NeutronError, Subnet};
+use crate::neutron::{Id, Subnet};
 
 #[derive(Deserialize)]
 pub(super) struct WrittenNetwork {
@@ -50,11 +50,6 @@ impl WrittenSubnet {
 }
 
 /// One object of an answer.
-pub(super) fn object<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, NeutronError> {
-    let object = answer.get_mut(key).map(Value::take).unwrap_or_default();
-    serde_json::from_value(object).map_err(|why| nonsense(&why))
-}
-
-pub(super) fn nonsense(why: &dyn std::fmt::Display) -> NeutronError {
-    NeutronError::Unavailable(format!("its answer makes no sense: {why}"))
+pub(super) fn object<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_value(answer.get_mut(key).map(Value::take).unwrap_or_default())
 }

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::HttpNeutron;
 use super::ask::Question;
-use super::objects::object;
 use crate::neutron::{GuardedPort, GuardedPorts, Id, NeutronError, Pair};
 
 /// What is read of a port.
@@ -24,7 +23,7 @@ const FIELDS: [&str; 8] = [
 impl GuardedPorts for HttpNeutron {
     fn guarded_port(&self, id: &Id) -> Result<GuardedPort, NeutronError> {
         let query = FIELDS.map(|field| ("fields", field.to_owned()));
-        object(self.ask(&format!("/v2.0/ports/{id}"), &Question::Get(&query))?, "port")
+        self.object(self.ask(&format!("/v2.0/ports/{id}"), &Question::Get(&query))?, "port")
     }
 
     fn replace_pairs(&self, id: &Id, pairs: &[Pair], revision: u64) -> Result<(), NeutronError> {

@@ -5,6 +5,7 @@ mod before;
 mod chained;
 mod clouds;
 mod daemon;
+mod echo;
 mod faults;
 mod garbage;
 mod guest;
