@@ -232,7 +232,11 @@ fn a_pause_of_nothing_or_of_an_age_ends_with_the_whole_list() {
         let mut listed = names("not_applied");
         listed.extend(names("unknown"));
         listed.sort();
-        assert_eq!((names("applied"), listed.join(" ")), (vec![], "n1 n2 n3 n4".to_owned()), "{status} {asked}: {report}");
+        assert_eq!(
+            (names("applied"), listed.join(" ")),
+            (vec![], "n1 n2 n3 n4".to_owned()),
+            "{status} {asked}: {report}"
+        );
         assert!((2..=4 * most).contains(&writes), "{status} {asked}: {writes} writes");
     }
 }

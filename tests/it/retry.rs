@@ -19,6 +19,8 @@ use super::support::Folder;
 /// The client's own numbers, written down a second time.
 const FLOOR: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(60);
+/// So many trials after each other have one client, and so one patience.
+const OF_CLIENT: u64 = 25;
 /// Trials at the same time.
 const TASKS: u64 = 16;
 /// The server gives in after so many answers, for the clients with endless patience.
@@ -71,7 +73,8 @@ fn asked(rng: &mut Rng) -> Option<String> {
         let now = SystemTime::now();
         httpdate::fmt_http_date(if offset < 0 { now - by } else { now + by })
     };
-    let huge = ["18446744073709551615", "18446744073709551616", "99999999999999999999999999999999", "9223372036854775807"];
+    let huge =
+        ["18446744073709551615", "18446744073709551616", "99999999999999999999999999999999", "9223372036854775807"];
     let garbage = ["", "soon", "-1", "1.5", "0x10", "1, 2", "Sun, 99 Nov 1994 08:49:37 GMT", "NaN", "1e9"];
     match rng.u32(0..8) {
         0 => None,
@@ -207,17 +210,22 @@ struct Ended {
     requests: usize,
 }
 
-/// One write, by the real client.
-async fn attempt(folder: &Folder, scripts: &Scripts, trial: u64, patience: Duration, script: Script) -> Ended {
-    scripts.lock().unwrap().insert(trial, script);
+/// The real client. A server that has never answered is not waited for, so it answers once.
+async fn connect(folder: &Folder, patience: Duration) -> LiveCluster {
     let connection = Connection { kubeconfig: Some(folder.join("kubeconfig")), context: None, patience };
-    let pace = Slept::new(trial);
-    let cluster = LiveCluster::connect(connection).await.unwrap().paced(pace.clone());
-    // A server that has never answered is not waited for.
+    let cluster = LiveCluster::connect(connection).await.unwrap();
     cluster.lock(LeaseName::Apply).await.unwrap();
+    cluster
+}
+
+/// One write.
+async fn attempt(cluster: LiveCluster, scripts: &Scripts, trial: u64, script: Script) -> Ended {
+    scripts.lock().unwrap().insert(trial, script);
+    let pace = Slept::new(trial);
     let target = Target::Node(format!("t{trial}").parse().unwrap());
-    let write = Write { target, operation: Operation::Patch(json!({"metadata": {"uid": "u", "resourceVersion": "1"}})) };
-    let outcome = cluster.write(&write).await.map(|_| ());
+    let write =
+        Write { target, operation: Operation::Patch(json!({"metadata": {"uid": "u", "resourceVersion": "1"}})) };
+    let outcome = cluster.paced(pace.clone()).write(&write).await.map(|_| ());
     let requests = scripts.lock().unwrap().remove(&trial).unwrap().requests;
     Ended { outcome, pauses: pace.pauses(), requests }
 }
@@ -232,10 +240,8 @@ fn judge(what: &str, patience: Duration, ended: &Ended) {
     }
     assert!(*requests <= bound(patience), "{what}: {requests} requests, of {} at most", bound(patience));
     assert_eq!(*requests, pauses.len() + 1, "{what}: each request but the first follows a pause");
-    let is_known = matches!(
-        outcome,
-        Ok(()) | Err(WriteError::Busy(_) | WriteError::Unknown(_) | WriteError::Superseded(_))
-    );
+    let is_known =
+        matches!(outcome, Ok(()) | Err(WriteError::Busy(_) | WriteError::Unknown(_) | WriteError::Superseded(_)));
     assert!(is_known, "{what}: {outcome:?}");
 }
 
@@ -251,15 +257,22 @@ struct Figures {
 }
 
 async fn trials(folder: Arc<Folder>, scripts: Scripts, figures: Arc<Figures>, seeds: Vec<u64>) {
+    let mut client: Option<(u64, LiveCluster)> = None;
     for seed in seeds {
+        let group = seed / OF_CLIENT;
+        let patience = patience(&mut Rng::with_seed(group));
+        let cluster = match client.take() {
+            Some((of, cluster)) if of == group => cluster,
+            _ => connect(&folder, patience).await,
+        };
+        client = Some((group, cluster.clone()));
         let mut rng = Rng::with_seed(seed);
-        let patience = patience(&mut rng);
         let fixed = rng.bool().then(|| answer(&mut rng));
         let mercy = if rng.bool() { 0 } else { rng.u32(0..20) };
         let what = format!("RETRY_SEED={seed}, patience {patience:?}, {fixed:?}");
         let endless = if patience > Duration::from_secs(3_600) { ENDLESS } else { usize::MAX };
         let script = Script { rng, fixed, mercy, requests: 0, longest: endless };
-        let ended = attempt(&folder, &scripts, seed, patience, script).await;
+        let ended = attempt(cluster, &scripts, seed, script).await;
         judge(&what, patience, &ended);
         figures.requests.fetch_add(ended.requests, Ordering::Relaxed);
         if ended.outcome.is_err() {
@@ -278,7 +291,7 @@ fn retry_is_bounded_whatever_the_server_answers() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds: Vec<u64> = match number("RETRY_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("RETRY_CASES").unwrap_or(300)).collect(),
+        None => (0..number("RETRY_CASES").unwrap_or(1_000)).collect(),
     };
     let (folder, scripts) = serve();
     let (folder, figures, began) = (Arc::new(folder), Arc::new(Figures::default()), Instant::now());
@@ -286,7 +299,7 @@ fn retry_is_bounded_whatever_the_server_answers() {
     runtime().block_on(async {
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
-                let own = seeds.iter().copied().filter(|seed| seed % TASKS == task).collect();
+                let own = seeds.iter().copied().filter(|seed| seed / OF_CLIENT % TASKS == task).collect();
                 tokio::spawn(trials(folder.clone(), scripts.clone(), figures.clone(), own))
             })
             .collect();
@@ -309,7 +322,7 @@ fn always(status: u16, asked: &str) -> Ended {
     let (folder, scripts) = serve();
     let fixed = Some(Answer::Status(status, Some(asked.to_owned())));
     let script = Script { rng: Rng::with_seed(1), fixed, mercy: 0, requests: 0, longest: usize::MAX };
-    let ended = runtime().block_on(attempt(&folder, &scripts, 1, patience, script));
+    let ended = runtime().block_on(async { attempt(connect(&folder, patience).await, &scripts, 1, script).await });
     judge(&format!("{status}, Retry-After: {asked}"), patience, &ended);
     ended
 }
