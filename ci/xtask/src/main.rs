@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, check, fuzz, prove, quick, test, testbed};
+use commands::{advisories, bench, check, fuzz, prove, quick, test, testbed};
 
 /// The one door to building, checking, testing and measuring cilium-ipam.
 #[derive(Debug, Parser)]
@@ -27,7 +27,9 @@ enum Verb {
     /// Check and test the pure rooms alone, in seconds.
     Quick,
     /// Check formatting, lints, dependencies, documentation and the pure rooms.
-    Check(check::Arguments),
+    Check,
+    /// Check dependencies for known vulnerabilities; skipped by name where their list cannot be fetched.
+    Advisories,
     /// Run the whole test suite; builds the real programs that it needs first.
     Test(test::Arguments),
     /// Build or start the real Kubernetes and Cilium programs.
@@ -36,7 +38,7 @@ enum Verb {
     /// Measure against limits of the same run: plan, apply, file, alloc, claims or all.
     #[command(disable_help_flag = true)]
     Bench(bench::Arguments),
-    /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, properties, hostile or all.
+    /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, properties, hostile, retry or all.
     Prove(prove::Arguments),
     /// Run fuzz targets, ten minutes each unless told; installs cargo-fuzz first, and needs a nightly toolchain.
     Fuzz(fuzz::Arguments),
@@ -45,7 +47,8 @@ enum Verb {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().verb {
         Verb::Quick => quick::run(),
-        Verb::Check(arguments) => check::run(&arguments),
+        Verb::Check => check::run(),
+        Verb::Advisories => advisories::run(),
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Testbed(verb) => testbed::run(&verb),
         Verb::Bench(arguments) => bench::run(&arguments),

@@ -12,20 +12,12 @@ const IMPURE: [&str; 9] =
 /// What the CNI plugins, which are started for each Pod, must not reach.
 const HEAVY: [&str; 6] = ["clap", "hyper", "k8s-openapi", "kube", "prometheus-client", "tokio"];
 
-/// Check formatting, lints, dependencies, documentation and the pure rooms.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// Ask for known vulnerabilities, too. Their list comes from a Git host that not every machine reaches.
-    #[arg(long)]
-    advisories: bool,
-}
-
 /// Runs it.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run() -> Result<()> {
     cargo::run("fmt --all --check")?;
     pure_rooms()?;
     cargo::run("clippy --workspace --all-targets --all-features -- --deny warnings")?;
-    dependencies(arguments)?;
+    dependencies()?;
     let words = "doc --workspace --no-deps --all-features --document-private-items";
     cargo::run_with(words, &[], Some(("RUSTDOCFLAGS", "--deny warnings")))
 }
@@ -57,12 +49,17 @@ fn reached(tree: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
     forbidden.iter().copied().filter(|name| names.contains(name)).collect()
 }
 
-fn dependencies(arguments: &Arguments) -> Result<()> {
+fn dependencies() -> Result<()> {
+    deny_is_there()?;
+    cargo::run("deny --workspace --all-features check bans licenses sources")
+}
+
+/// Says how to get cargo-deny where it is missing.
+pub fn deny_is_there() -> Result<()> {
     if cargo::output("deny --version").is_err() {
         bail!("cargo-deny is missing\nhelp: `cargo install cargo-deny --locked`, or `.ci/run`, which installs it");
     }
-    let checks = if arguments.advisories { "advisories bans licenses sources" } else { "bans licenses sources" };
-    cargo::run(&format!("deny --workspace --all-features check {checks}"))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The verbs, one in each file.
 
+pub mod advisories;
 pub mod bench;
 pub mod check;
 mod companion;
