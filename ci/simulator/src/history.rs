@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
 use std::task::Poll;
 
-use cilium_ipam::cluster::sim::{Disturbance, Faults, SimWorld};
+use cilium_ipam::cluster::sim::{Disturbance, Faults, Pace, SimWorld};
 use cilium_ipam::plan::{BlockedReason, Plan};
 use fastrand::Rng;
 use jiff::SignedDuration;
@@ -132,6 +132,7 @@ fn faults(rng: &mut Rng) -> Faults {
         stale_list: often(200),
         failed_list: often(60),
         late_collection: often(1000),
+        ..Faults::default()
     }
 }
 
@@ -170,7 +171,8 @@ impl<'h> History<'h> {
     }
 
     fn client(&self, directory: &Directory) -> Saboteur {
-        Saboteur { client: self.world.client(directory.pins.clone()), sabotage: self.sabotage }
+        let client = self.world.client(directory.pins.clone(), Pace::Steps);
+        Saboteur { client, world: self.world.clone(), sabotage: self.sabotage }
     }
 
     fn let_one_run(&mut self) {

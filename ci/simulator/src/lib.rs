@@ -6,9 +6,12 @@
 
 mod applier;
 mod history;
+mod life;
+mod replica;
 mod sabotage;
 mod setup;
 
 pub use history::{Failure, Figures, Log, first_failure, run};
+pub use life::{Lives, first_failed_life, live};
 pub use sabotage::Sabotage;
 pub use setup::Setups;

@@ -1,88 +1,112 @@
-//! `simulator`: runs histories by seed, on all cores, and prints what they came to; the seed of a failure is a command line.
+//! `simulator`: runs histories of applies and lives of processes that follow a cluster by seed, on all cores, and prints what they came to; the
+//! seed of a failure is a command line.
 #![forbid(unsafe_code)]
 
+use std::ops::{Add, Range};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Parser;
-use simulator::{Failure, Figures, Log, Sabotage, Setups, first_failure, run};
+use simulator::{Failure, Figures, Lives, Log, Sabotage, Setups, first_failed_life, first_failure, live, run};
 
-/// Run the real apply against a simulated cluster, with faults, crashes and rivals by seed.
+/// Run the real apply and the real watch against a simulated cluster, with faults, crashes, rivals and restores by seed.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask prove simulate", bin_name = "cargo xtask prove simulate", max_term_width = 120)]
 struct Arguments {
-    /// How many histories.
+    /// How many histories of applies.
     #[arg(long, value_name = "N", default_value = "10000")]
     seeds: u64,
+    /// How many lives of two processes that follow the cluster.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    lives: u64,
     /// The first seed.
     #[arg(long, value_name = "S", default_value = "0")]
     from: u64,
 }
 
-/// Seeds within which a broken rule must be noticed.
+/// Seeds within which a broken rule of an apply must be noticed.
 const ENOUGH: u64 = 200_000;
 
+/// The same for one of a process that follows the cluster.
+const ENOUGH_LIVES: u64 = 3_000;
+
 fn main() -> ExitCode {
-    let Arguments { seeds, from } = Arguments::parse();
-    let (figures, failures) = run_all(from, seeds);
-    for Failure { seed, step, what, log: _ } in &failures {
-        println!("seed {seed}, step {step}: {}", what.join("; "));
-        println!("  to see it again: cargo xtask prove simulate --seeds 1 --from {seed}");
-    }
-    if let [Failure { log, .. }] = &failures[..] {
-        log.iter().for_each(|line| println!("{line}"));
-    }
-    // A single history is a replay.
-    let noticed = if seeds > 1 { noticed() } else { Sabotage::ALL.len() };
-    let Figures { applies, changes, crashes, steps } = figures;
+    let Arguments { seeds, lives, from } = Arguments::parse();
+    let is_replay = seeds + lives == 1;
+    let log = if is_replay { Log::Kept } else { Log::None };
+    let range = |count: u64| from..from.saturating_add(count);
+    let (histories, failed) = run_all(range(seeds), |seed, setups| run(seed, setups, Sabotage::None, log));
+    failed.iter().for_each(|failure| tell(failure, "--lives 0 --seeds"));
+    let (life, failed_lives) = run_all(range(lives), |seed, setups| live(seed, setups, Sabotage::None, log));
+    failed_lives.iter().for_each(|failure| tell(failure, "--seeds 0 --lives"));
+    let rules = Sabotage::OF_APPLIES.len() + Sabotage::OF_LIVES.len();
+    let noticed = if is_replay { rules } else { noticed() };
+    let Figures { applies, changes, crashes, steps } = histories;
+    let Lives { lives, events, given, restores, noticed: settled, longest } = life;
+    let failures = failed.len() + failed_lives.len();
     println!(
-        "simulate: seeds={seeds} from={from} steps={steps} applies={applies} changes={changes} crashes={crashes} broken_rules={} noticed={noticed} failures={}",
-        Sabotage::ALL.len(),
-        failures.len()
+        "simulate: seeds={seeds} from={from} steps={steps} applies={applies} changes={changes} crashes={crashes} lives={lives} \
+         events={events} given={given} rollbacks={restores} settled={settled} longest_wait_s={:.1} broken_rules={rules} \
+         noticed={noticed} failures={failures}",
+        longest.as_secs_f64()
     );
-    let is_proven = failures.is_empty() && noticed == Sabotage::ALL.len();
-    if is_proven { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures == 0 && noticed == rules { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn tell(Failure { seed, step, what, log }: &Failure, again: &str) {
+    log.iter().for_each(|line| println!("{line}"));
+    println!("seed {seed}, step {step}: {}", what.join("; "));
+    println!("  to see it again: cargo xtask prove simulate {again} 1 --from {seed}");
 }
 
 /// How many rules are noticed when they are broken: a proof that cannot fail proves nothing.
 fn noticed() -> usize {
     let setups = Setups::new();
-    let noticed = |sabotage: &&Sabotage| match first_failure(**sabotage, &setups, 0..ENOUGH) {
-        Some(failure) => {
-            println!("{sabotage:?}: noticed with seed {}: {}", failure.seed, failure.what.join("; "));
+    let is_noticed = |sabotage: Sabotage, failure: Option<Failure>| match failure {
+        Some(Failure { seed, what, .. }) => {
+            println!("{sabotage:?}: noticed with seed {seed}: {}", what.join("; "));
             true
         }
         None => {
-            println!("{sabotage:?}: not noticed within {ENOUGH} seeds");
+            println!("{sabotage:?}: not noticed");
             false
         }
     };
-    Sabotage::ALL.iter().filter(noticed).count()
+    let of_applies = Sabotage::OF_APPLIES
+        .into_iter()
+        .filter(|sabotage| is_noticed(*sabotage, first_failure(*sabotage, &setups, 0..ENOUGH)));
+    let of_lives = Sabotage::OF_LIVES
+        .into_iter()
+        .filter(|sabotage| is_noticed(*sabotage, first_failed_life(*sabotage, &setups, 0..ENOUGH_LIVES)));
+    of_applies.count() + of_lives.count()
 }
 
-fn run_all(from: u64, seeds: u64) -> (Figures, Vec<Failure>) {
-    let log = if seeds == 1 { Log::Kept } else { Log::None };
-    let next = AtomicU64::new(from);
-    let sum = Mutex::new((Figures::default(), Vec::new()));
+/// Runs all seeds on all cores.
+fn run_all<F: Default + Add<Output = F> + Send>(
+    seeds: Range<u64>,
+    run: impl Fn(u64, &Setups) -> Result<F, Failure> + Sync,
+) -> (F, Vec<Failure>) {
+    let next = AtomicU64::new(seeds.start);
+    let sum = Mutex::new((F::default(), Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 let setups = Setups::new();
-                let mut mine = (Figures::default(), Vec::new());
+                let mut mine = (F::default(), Vec::new());
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from.saturating_add(seeds) {
+                    if seed >= seeds.end {
                         break;
                     }
-                    match run(seed, &setups, Sabotage::None, log) {
+                    match run(seed, &setups) {
                         Ok(figures) => mine.0 = mine.0 + figures,
                         Err(failure) => mine.1.push(failure),
                     }
                 }
                 let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
-                sum.0 = sum.0 + mine.0;
+                sum.0 = std::mem::take(&mut sum.0) + mine.0;
                 sum.1.extend(mine.1);
             });
         }

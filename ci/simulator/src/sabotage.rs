@@ -1,11 +1,13 @@
 //! Clusters and clients that break a rule on purpose, to show that the simulator would notice.
 
-use cilium_ipam::cluster::sim::{Faults, SimClient, Yield};
+use cilium_ipam::cluster::sim::{Faults, SimClient, SimWorld, Yield};
 use cilium_ipam::cluster::{
-    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Operation, Seen, Target, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice, Operation, Seen, Stored,
+    Target, Write, WriteError, Written,
 };
-use cilium_ipam::observed::{ObservedKind, ReadError};
+use cilium_ipam::observed::{CLAIMS_KEY, ObservedKind, ReadError};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 /// The rule that is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,11 +25,23 @@ pub enum Sabotage {
     TrustedCache,
     /// Nodes are listed as of a later moment than CiliumNodes.
     TwoMoments,
+    /// Of those that follow the cluster: a bookmark comes before what happened until then.
+    EarlyBookmarks,
+    /// The same: a notice never comes.
+    LostNotices,
+    /// The same: a list from a cache that lags behind, as one at resourceVersion 0, passes for a fresh one.
+    StaleBase,
+    /// The same: what others claimed is not seen.
+    HiddenClaims,
+    /// The same: what a store forgot that went back in time is not quarantined.
+    NoQuarantine,
+    /// The same: no version is ever seen to go back.
+    FakedVersions,
 }
 
 impl Sabotage {
-    /// Every rule.
-    pub const ALL: [Sabotage; 5] = [
+    /// Every rule of an apply.
+    pub const OF_APPLIES: [Sabotage; 5] = [
         Sabotage::BlindClaims,
         Sabotage::NoClaims,
         Sabotage::UnguardedVersion,
@@ -35,15 +49,30 @@ impl Sabotage {
         Sabotage::TwoMoments,
     ];
 
+    /// Every rule of a process that follows the cluster.
+    pub const OF_LIVES: [Sabotage; 6] = [
+        Sabotage::EarlyBookmarks,
+        Sabotage::LostNotices,
+        Sabotage::StaleBase,
+        Sabotage::HiddenClaims,
+        Sabotage::NoQuarantine,
+        Sabotage::FakedVersions,
+    ];
+
     /// The same faults, and more of those without which the broken rule would not matter.
     pub(crate) fn provoked_by(self, faults: Faults) -> Faults {
         match self {
-            Sabotage::TrustedCache => Faults { stale_list: 500, ..faults },
+            Sabotage::TrustedCache | Sabotage::StaleBase => Faults { stale_list: 500, ..faults },
+            Sabotage::EarlyBookmarks => Faults { early_bookmark: 300, late_notice: 200, ..faults },
+            Sabotage::LostNotices => Faults { lost_notice: 100, ..faults },
             Sabotage::None
             | Sabotage::BlindClaims
             | Sabotage::NoClaims
             | Sabotage::UnguardedVersion
-            | Sabotage::TwoMoments => faults,
+            | Sabotage::TwoMoments
+            | Sabotage::HiddenClaims
+            | Sabotage::NoQuarantine
+            | Sabotage::FakedVersions => faults,
         }
     }
 }
@@ -54,6 +83,7 @@ const BETWEEN_MOMENTS: u32 = 60;
 /// A client with a broken rule.
 pub(crate) struct Saboteur {
     pub(crate) client: SimClient,
+    pub(crate) world: SimWorld,
     pub(crate) sabotage: Sabotage,
 }
 
@@ -70,6 +100,53 @@ impl Listener for Trusting<'_> {
     }
 }
 
+/// Says that a list is as new as anything ever was.
+struct Rejuvenating<'l> {
+    listener: &'l mut dyn Listener,
+    world: &'l SimWorld,
+}
+
+impl Listener for Rejuvenating<'_> {
+    fn begun(&mut self, _: &str) -> Result<(), ClusterError> {
+        self.listener.begun(&self.world.newest().to_string())
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        self.listener.object(json)
+    }
+}
+
+/// Takes the claims out of what it passes on.
+struct Hiding<'l>(&'l mut dyn Listener);
+
+impl Listener for Hiding<'_> {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.0.begun(version)
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let object = serde_json::from_str(json).unwrap_or_default();
+        self.0.object(&without_claims(object).to_string())
+    }
+}
+
+fn without_claims(mut object: Value) -> Value {
+    if let Some(data) = object["data"].as_object_mut() {
+        data.insert(CLAIMS_KEY.to_owned(), json!(r#"{"format_version":"1.0"}"#));
+    }
+    object
+}
+
+/// The same claims with nothing that rests.
+fn without_quarantine(content: &mut Value) {
+    let text = content["data"][CLAIMS_KEY].as_str().unwrap_or_default();
+    let mut claims: Value = serde_json::from_str(text).unwrap_or_default();
+    if let Some(record) = claims.as_object_mut() {
+        record.remove("resting");
+        content["data"][CLAIMS_KEY] = json!(claims.to_string());
+    }
+}
+
 impl Cluster for Saboteur {
     async fn list(
         &self,
@@ -80,6 +157,13 @@ impl Cluster for Saboteur {
     ) -> Result<Seen, ClusterError> {
         match (self.sabotage, kind) {
             (Sabotage::TrustedCache, _) => self.client.list(kind, namespace, moment, &mut Trusting(listener)).await,
+            (Sabotage::StaleBase | Sabotage::FakedVersions, _) => {
+                let mut listener = Rejuvenating { listener, world: &self.world };
+                self.client.list(kind, namespace, &Moment::Latest, &mut listener).await
+            }
+            (Sabotage::HiddenClaims, ObservedKind::Claims) => {
+                self.client.list(kind, namespace, moment, &mut Hiding(listener)).await
+            }
             (Sabotage::NoClaims, ObservedKind::Claims) => Ok(Seen::All),
             (Sabotage::TwoMoments, _) => {
                 Yield(if kind == ObservedKind::Node { BETWEEN_MOMENTS } else { 0 }).await;
@@ -91,6 +175,11 @@ impl Cluster for Saboteur {
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let mut write = write.clone();
+        if let (Sabotage::NoQuarantine, Target::Claims, Operation::Patch(content) | Operation::Create(content)) =
+            (self.sabotage, &write.target, &mut write.operation)
+        {
+            without_quarantine(content);
+        }
         let metadata = match &mut write.operation {
             Operation::Patch(patch) => patch["metadata"].as_object_mut(),
             Operation::Apply(_) | Operation::Create(_) | Operation::Delete(_) => None,
@@ -120,5 +209,30 @@ impl Cluster for Saboteur {
 
     async fn finish(&self) -> Result<(), ClusterError> {
         self.client.finish().await
+    }
+}
+
+impl Follow for Saboteur {
+    async fn stored_claims(&self) -> Result<Stored, ClusterError> {
+        match self.sabotage {
+            Sabotage::FakedVersions => Ok(Stored::Hidden),
+            _ => self.client.stored_claims().await,
+        }
+    }
+
+    async fn follow(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        from: u64,
+        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+    ) -> Result<Following, ClusterError> {
+        let mut hiding = |notice: Notice<'_>| match (self.sabotage, kind, notice) {
+            (Sabotage::HiddenClaims, ObservedKind::Claims, Notice::Changed(object)) => {
+                hear(Notice::Changed(&without_claims(object.clone())));
+            }
+            _ => hear(notice),
+        };
+        self.client.follow(kind, namespace, from, &mut hiding).await
     }
 }

@@ -28,7 +28,10 @@ pub(crate) struct Directory {
 
 /// All setups; a seed chooses one.
 #[derive(Debug)]
-pub struct Setups(Vec<Setup>);
+pub struct Setups {
+    of_applies: Vec<Setup>,
+    of_lives: Vec<Setup>,
+}
 
 const POOLS: &str = "
 apiVersion: cilium-ipam.io/v1alpha1
@@ -65,6 +68,15 @@ spec: {quarantine: 5m}
 ---
 ";
 
+/// More blocks than nodes, so that a node without one is not for want of blocks, and the lowest free one is soon somebody else's.
+const ROOM: &str = "
+apiVersion: cilium-ipam.io/v1alpha1
+kind: IPPool
+metadata: {name: all}
+spec: {cidrs: [10.0.0.0/24], blockSize: 30}
+---
+";
+
 fn pin(node: &str, block: &str) -> String {
     format!(
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{podCIDRs: [{block}]}}\n---\n"
@@ -86,16 +98,27 @@ impl Setups {
         let annotation = two_pins.iter().map(|pin| Directory::new(&[POOLS, ANNOTATION, pin])).collect();
         let cilium_node = two_pins.iter().map(|pin| Directory::new(&[POOLS, QUARANTINE, pin])).collect();
         let dual_stack = vec![Directory::new(&[DUAL_STACK]), Directory::new(&[DUAL_STACK, &two_pins[0]])];
-        Setups(vec![
+        let of_applies = vec![
             Setup { directories: spec, settings: closed.clone() },
-            Setup { directories: annotation, settings: open },
-            Setup { directories: dual_stack, settings: closed },
+            Setup { directories: annotation, settings: open.clone() },
+            Setup { directories: dual_stack, settings: closed.clone() },
             Setup { directories: cilium_node, settings: json!({"ipam": "cluster-pool"}) },
-        ])
+        ];
+        let of_lives = vec![
+            Setup { directories: vec![Directory::new(&[ROOM, QUARANTINE])], settings: closed },
+            Setup { directories: vec![Directory::new(&[ROOM, ANNOTATION])], settings: open },
+        ];
+        Setups { of_applies, of_lives }
     }
 
+    /// One for applies.
     pub(crate) fn choose(&self, rng: &mut Rng) -> &Setup {
-        &self.0[rng.usize(..self.0.len())]
+        &self.of_applies[rng.usize(..self.of_applies.len())]
+    }
+
+    /// One for processes that follow the cluster.
+    pub(crate) fn choose_for_life(&self, rng: &mut Rng) -> &Setup {
+        &self.of_lives[rng.usize(..self.of_lives.len())]
     }
 }
 

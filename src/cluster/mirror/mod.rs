@@ -15,11 +15,12 @@ mod state;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use self::kept::{claims_key, claims_version};
 use self::record::Recorder;
@@ -225,6 +226,7 @@ impl<C: Follow> Mirror<C> {
         let mut followers: FuturesUnordered<_> =
             ObservedKind::OF_PLANS.into_iter().map(|kind| self.follow_kind(kind)).collect();
         tokio::select! {
+            biased;
             end = followers.next() => end.unwrap_or(End::Demanded),
             () = self.demanded() => End::Demanded,
             end = self.compare_versions() => end,

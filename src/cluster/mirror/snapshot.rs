@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::Mirror;
 use super::kept::Kept;
@@ -47,7 +48,7 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
             if kind == ObservedKind::Node {
                 self.lingering.iter().for_each(|block| listener.lingering(*block));
             }
-            tokio::task::block_in_place(|| kept.give_to(listener))?;
+            in_place(|| kept.give_to(listener))?;
         }
         Ok(kept.seen.clone())
     }
@@ -66,5 +67,13 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
 
     async fn finish(&self) -> Result<(), ClusterError> {
         self.mirror.cluster.finish().await
+    }
+}
+
+/// Does what takes long with many objects. Where another thread can poll everything else meanwhile, it does.
+fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }

@@ -62,7 +62,7 @@ impl SimWorld {
         let node = world.objects[&key].clone();
         match disturbance {
             Disturbance::Heartbeat => world.heartbeat(key, node),
-            Disturbance::Deletion => world.remove(&key),
+            Disturbance::Deletion => world.shut_down(&key),
             Disturbance::Registration => world.register_again(&key, &node),
             Disturbance::Rival => world.rival(key, node),
             Disturbance::AgentStart => world.agent_start(&key.1, &node),
@@ -74,7 +74,7 @@ impl SimWorld {
 
     /// A node joins.
     pub fn join(&self, node: Value) {
-        self.lock().create(node);
+        self.lock().boot(node);
     }
 
     /// Every kubelet reports once, as all do every few minutes, and every agent.
@@ -102,13 +102,13 @@ impl World {
     }
 
     fn register_again(&mut self, key: &(ObservedKind, String), node: &Value) {
-        self.remove(key);
+        self.shut_down(key);
         let metadata = json!({
             "name": key.1,
             "labels": node["metadata"]["labels"],
             "creationTimestamp": node["metadata"]["creationTimestamp"],
         });
-        self.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}));
+        self.boot(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}));
     }
 
     fn rival(&mut self, key: (ObservedKind, String), mut node: Value) {
@@ -147,6 +147,7 @@ impl World {
             let metadata = json!({"name": name, "ownerReferences": owner});
             self.create(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata,
                 "spec": if blocks.is_empty() { json!({}) } else { json!({"ipam": {"podCIDRs": blocks}}) }}));
+            self.agent_runs(name);
         }
     }
 }

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::super::rules::{patched, version_of};
 use super::super::{Operation, Target, Write, WriteError, Written};
-use super::client::SimClient;
+use super::client::{Pace, SimClient};
+use super::machines::Machine;
+use super::server::{Server, Told};
 use crate::model::NodeName;
 use crate::net::Block;
 use crate::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Head, ObservedKind};
@@ -31,6 +33,14 @@ pub struct Faults {
     pub failed_list: u32,
     /// A collection of what has no owner any more that does not come yet.
     pub late_collection: u32,
+    /// Notices that come seconds after what they tell of.
+    pub late_notice: u32,
+    /// A stream that cannot begin, because the server has forgotten that moment.
+    pub forgotten_moment: u32,
+    /// A notice that never comes. No server does this.
+    pub lost_notice: u32,
+    /// A bookmark that comes before what happened until then. No server does this.
+    pub early_bookmark: u32,
 }
 
 /// How many earlier states a lagging cache may show.
@@ -41,6 +51,8 @@ const HISTORY: usize = 16;
 pub struct SimWorld(Arc<Mutex<World>>);
 
 pub(super) type Objects = BTreeMap<(ObservedKind, String), Value>;
+
+pub(super) type Writers = BTreeMap<(String, Block), (Writer, u64)>;
 
 #[derive(Debug)]
 pub(super) struct World {
@@ -54,8 +66,13 @@ pub(super) struct World {
     /// Writes that were given up and land later.
     pub(super) late: Vec<(Sender, Write)>,
     /// Who wrote each block that a node shows, and at which resourceVersion.
-    writers: BTreeMap<(String, Block), (Writer, u64)>,
-    violations: Vec<String>,
+    pub(super) writers: Writers,
+    /// What runs, whether the cluster shows it or not, by the node's name.
+    pub(super) machines: BTreeMap<String, Machine>,
+    pub(super) server: Server,
+    pub(super) violations: Vec<String>,
+    /// Objects that were made so far. No two have the same UID, even where the store went back in time in between.
+    made: u64,
     clients: u32,
     log: Option<Vec<String>>,
 }
@@ -87,7 +104,10 @@ impl SimWorld {
             history: VecDeque::new(),
             late: Vec::new(),
             writers: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            server: Server::default(),
             violations: Vec::new(),
+            made: 0,
             clients: 0,
             log: None,
         };
@@ -98,13 +118,13 @@ impl SimWorld {
     }
 
     /// Somebody who works with it. `pins` are those of their files: a write that breaks one is a violation.
-    pub fn client(&self, pins: Arc<BTreeMap<NodeName, Vec<Block>>>) -> SimClient {
+    pub fn client(&self, pins: Arc<BTreeMap<NodeName, Vec<Block>>>, pace: Pace) -> SimClient {
         let name = {
             let mut world = self.lock();
             world.clients += 1;
             world.clients
         };
-        SimClient::new(name, self.clone(), pins)
+        SimClient::new(name, self.clone(), pins, pace)
     }
 
     /// What was done that must never be.
@@ -129,6 +149,11 @@ impl SimWorld {
         for (sender, write) in std::mem::take(&mut world.late) {
             let _ = world.write(&sender, &write);
         }
+    }
+
+    /// From now on this goes wrong.
+    pub fn set_faults(&self, faults: Faults) {
+        self.lock().faults = faults;
     }
 
     /// Lets time pass.
@@ -160,8 +185,8 @@ impl World {
 
     fn create_by(&mut self, mut object: Value, writer: Writer) {
         let Some(key) = key_of(&object) else { return };
-        let uid = format!("uid-{}", self.version + 1);
-        object["metadata"]["uid"] = json!(uid);
+        self.made += 1;
+        object["metadata"]["uid"] = json!(format!("uid-{}", self.made));
         self.put(key, object, writer);
     }
 
@@ -174,9 +199,11 @@ impl World {
             let before: Vec<Block> = self.objects.get(&key).map(blocks).unwrap_or_default();
             for block in blocks(&object).into_iter().filter(|block| !before.contains(block)) {
                 self.writers.insert((key.1.clone(), block), (writer, self.version));
+                self.machine_reads(&key.1, block);
             }
         }
         self.note(|| format!("{} {} written by {writer:?}, shows {:?}", key.0.resource(), key.1, texts(&object)));
+        self.tell(&key, object.clone(), Told::There);
         self.objects.insert(key, object);
     }
 
@@ -184,7 +211,10 @@ impl World {
         self.remember();
         self.version += 1;
         self.note(|| format!("{} {} is deleted", key.0.resource(), key.1));
-        self.objects.remove(key);
+        if let Some(mut object) = self.objects.remove(key) {
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.tell(key, object, Told::Gone);
+        }
         self.writers.retain(|(name, _), _| !shows_blocks(key.0) || *name != key.1);
     }
 
@@ -264,42 +294,6 @@ impl World {
         let config = self.objects.get(&(ObservedKind::CiliumConfig, "cilium-config".to_owned()));
         config.is_some_and(|config| config["data"]["ipam"] == "cluster-pool")
     }
-
-    /// Whether a write of ours to a Node or CiliumNode does something that none may ever do.
-    fn judge(&mut self, sender: &Sender, name: &str, patch: &Value, before: &Value, after: &Value) {
-        if patch.pointer("/metadata/uid").is_none() || patch.pointer("/metadata/resourceVersion").is_none() {
-            self.violations.push(format!("{name}: an unguarded write"));
-        }
-        if without_ours(before) != without_ours(after) {
-            self.violations.push(format!("{name}: a field that is not ours was written: {patch}"));
-        }
-        let (held, shown) = (blocks(before), blocks(after));
-        if let Some(moved) = held.iter().find(|block| !shown.contains(block)) {
-            self.violations.push(format!("{name}: {moved} was held and moved: {patch}"));
-        }
-        let new: Vec<Block> = shown.into_iter().filter(|block| !held.contains(block)).collect();
-        for block in &new {
-            self.judge_block(sender, name, *block);
-        }
-    }
-
-    fn judge_block(&mut self, sender: &Sender, name: &str, block: Block) {
-        let pinned = sender.pins.iter().find(|(node, _)| node.as_str() == name).map(|(_, blocks)| blocks);
-        let pinned = pinned.and_then(|blocks| blocks.iter().find(|pin| pin.family() == block.family()));
-        if let Some(pin) = pinned.filter(|pin| **pin != block) {
-            self.violations.push(format!("{name}: pinned to {pin}, was given {block}"));
-        }
-        for ((kind, other), object) in &self.objects {
-            let is_other_node = matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode) && other != name;
-            let overlapping = blocks(object).into_iter().find(|shown| is_other_node && shown.overlaps(block));
-            let Some(shown) = overlapping else { continue };
-            // What another one wrote after our list cannot be known; everything else can.
-            let writer = self.writers.get(&(other.clone(), shown));
-            if writer.is_none_or(|(writer, at)| *writer == Writer::Ours || *at <= sender.listed_at) {
-                self.violations.push(format!("{name}: was given {block}, and {other} has {shown}"));
-            }
-        }
-    }
 }
 
 /// Whether something happens.
@@ -344,32 +338,4 @@ fn texts(object: &Value) -> Vec<String> {
 /// Whether blocks of nodes are in it.
 fn shows_blocks(kind: ObservedKind) -> bool {
     matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode)
-}
-
-/// A Node or CiliumNode without the fields that we may write.
-fn without_ours(node: &Value) -> Value {
-    let mut node = node.clone();
-    if let Some(ipam) = node.pointer_mut("/spec/ipam").and_then(Value::as_object_mut) {
-        ipam.remove("podCIDRs");
-    }
-    if node.pointer("/spec/ipam").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
-        node["spec"].as_object_mut().and_then(|spec| spec.remove("ipam"));
-    }
-    if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("podCIDR");
-        spec.remove("podCIDRs");
-    }
-    let annotations = node.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    if let Some(annotations) = annotations {
-        annotations.retain(|key, _| !ANNOTATION_KEYS.contains(&key.as_str()));
-    }
-    for pointer in ["/spec", "/metadata/annotations"] {
-        let is_empty = node.pointer(pointer).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
-        let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
-        let parent = if parent.is_empty() { Some(&mut node) } else { node.pointer_mut(parent) };
-        if let Some(parent) = parent.and_then(Value::as_object_mut).filter(|_| is_empty) {
-            parent.remove(key);
-        }
-    }
-    node
 }

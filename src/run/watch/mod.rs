@@ -14,7 +14,9 @@ use std::future::Future;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use self::files::Files;
 use self::joining::Known;
@@ -175,7 +177,9 @@ pub async fn watch<C: Follow, S: Source>(
         deaf_since: None,
     };
     mirror.begin_term();
+    // The order is fixed, so that a simulated cluster repeats a history from its seed.
     tokio::select! {
+        biased;
         never = keep_files(&files, &mut source) => match never {},
         () = work.until(ending, on_news) => {}
     }
@@ -230,12 +234,14 @@ impl<C: Follow> Work<'_, C> {
             if std::mem::take(&mut self.must_pause) {
                 // What would wake us sooner may be what we did ourselves.
                 tokio::select! {
+                    biased;
                     () = &mut ending => return,
                     () = tokio::time::sleep(due) => {}
                 }
                 due = Duration::ZERO;
             }
             tokio::select! {
+                biased;
                 () = &mut ending => return,
                 () = self.mirror.moved() => {}
                 () = self.files.changed() => {}
@@ -261,6 +267,7 @@ impl<C: Follow> Work<'_, C> {
             let mut round = std::pin::pin!(self.round(on_news));
             loop {
                 tokio::select! {
+                    biased;
                     due = &mut round => break due,
                     () = files.changed() => {
                         has_changed = true;

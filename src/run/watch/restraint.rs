@@ -1,7 +1,9 @@
 //! Keeps from writing one object again and again, when somebody else undoes it or it never goes through: each time after a longer pause.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::plan::{Change, Target};
 use crate::retry::{Backoff, Retry};

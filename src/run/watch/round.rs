@@ -3,7 +3,9 @@
 //! New nodes get their blocks from what the mirror shows: claims keep blocks unique. Everything else is rare, and what it would do to
 //! others is judged by a fresh look at the cluster itself, under the lock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::joining::Known;
 use super::{News, OnNews, Planned, Waiting, WaitingChange, Work};

@@ -1,0 +1,166 @@
+//! One process that follows the cluster: the product's own mirror and loop. It can be stopped for a while, as SIGSTOP does, and killed.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use cilium_ipam::cluster::Mirror;
+use cilium_ipam::run::{CloudsPlace, Loaded, News, OpenStack, Reach, Source, Watch, watch};
+use tokio::sync::watch::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+use crate::sabotage::Saboteur;
+
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Whether it makes plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Leads,
+    StandsBy,
+}
+
+/// What replicas told, all of them together.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Blocks that were written.
+    pub(crate) written: AtomicUsize,
+    /// Rollbacks that were noticed and settled.
+    pub(crate) rolled_back: AtomicUsize,
+}
+
+/// One process.
+pub(crate) struct Replica {
+    role: Sender<Role>,
+    gate: Arc<Gate>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Gate(Mutex<Shut>);
+
+#[derive(Debug, Default)]
+enum Shut {
+    #[default]
+    Open,
+    /// Who must be woken when it opens.
+    Stopped(Option<Waker>),
+}
+
+/// Polls a future while the gate is open.
+struct Gated<F> {
+    future: Pin<Box<F>>,
+    gate: Arc<Gate>,
+}
+
+impl<F: Future> Future for Gated<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        if let Shut::Stopped(waker) = &mut *self.gate.lock() {
+            *waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        self.future.as_mut().poll(context)
+    }
+}
+
+impl Gate {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shut> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Files that never change.
+struct Unchanged;
+
+impl Source for Unchanged {
+    fn next(&mut self) -> impl Future<Output = Loaded> + Send {
+        std::future::pending()
+    }
+}
+
+impl Replica {
+    pub(crate) fn start(client: Saboteur, loaded: Loaded, parallelism: NonZeroUsize, told: Arc<Told>) -> Replica {
+        let (role, roles) = channel(Role::StandsBy);
+        let gate = Arc::<Gate>::default();
+        let future = Box::pin(run(client, loaded, parallelism, told, roles));
+        let task = tokio::spawn(Gated { future, gate: gate.clone() });
+        Replica { role, gate, task }
+    }
+
+    pub(crate) fn take(&self, role: Role) {
+        self.role.send_replace(role);
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.gate.lock() = Shut::Stopped(None);
+    }
+
+    pub(crate) fn go_on(&self) {
+        if let Shut::Stopped(Some(waker)) = std::mem::take(&mut *self.gate.lock()) {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(*self.gate.lock(), Shut::Stopped(_))
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(
+    client: Saboteur,
+    loaded: Loaded,
+    parallelism: NonZeroUsize,
+    told: Arc<Told>,
+    mut roles: Receiver<Role>,
+) {
+    let mirror = Mirror::new(client);
+    let terms = async {
+        // An error is the end of whoever gives the roles.
+        while roles.wait_for(|role| *role == Role::Leads).await.is_ok() {
+            let mut after = roles.clone();
+            let ending = async {
+                let _ = after.wait_for(|role| *role == Role::StandsBy).await;
+            };
+            watch(&mirror, watching(parallelism), loaded.clone(), ending, &mut |news| told.hear(&news)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        never = mirror.keep() => match never {},
+        () = terms => {}
+    }
+}
+
+fn watching(parallelism: NonZeroUsize) -> Watch<Unchanged> {
+    Watch {
+        source: Unchanged,
+        waivers: BTreeSet::new(),
+        interval: INTERVAL,
+        parallelism,
+        holder: "a replica".to_owned(),
+        openstack: OpenStack::new(CloudsPlace::default(), Reach::Subnets),
+    }
+}
+
+impl Told {
+    fn hear(&self, news: &News<'_>) {
+        match news {
+            News::Finished { .. } => self.written.fetch_add(1, Ordering::Relaxed),
+            News::RolledBack(_) => self.rolled_back.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+}
