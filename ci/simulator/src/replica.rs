@@ -119,13 +119,7 @@ impl Drop for Replica {
     }
 }
 
-async fn run(
-    client: Saboteur,
-    loaded: Loaded,
-    parallelism: NonZeroUsize,
-    told: Arc<Told>,
-    mut roles: Receiver<Role>,
-) {
+async fn run(client: Saboteur, loaded: Loaded, parallelism: NonZeroUsize, told: Arc<Told>, mut roles: Receiver<Role>) {
     let mirror = Mirror::new(client);
     let terms = async {
         // An error is the end of whoever gives the roles.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::{Listener, Seen};
+use crate::cluster::{Listener, Seen, Target};
 use crate::net::Block;
 use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObservedKind, ReadError, Understood, blocks_shown, slim};
 
@@ -60,6 +60,20 @@ pub(super) fn key(object: &Value) -> String {
 
 pub(super) fn full_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// The object of a target, as it is kept; what no plan needs is not.
+pub(super) fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
+    Some(match target {
+        Target::Node(name) => (ObservedKind::Node, name.to_string()),
+        Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
+        Target::NodeConfig(_, namespace, name) => (ObservedKind::CiliumNodeConfig, full_name(namespace, name)),
+        Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
+        Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
+        Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
+        Target::Claims => (ObservedKind::Claims, claims_key()),
+        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => return None,
+    })
 }
 
 /// Where the claims are kept.

@@ -315,7 +315,7 @@ impl<C: Follow> Mirror<C> {
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        self.lock().writing(&write.target);
+        self.lock().writing(write);
         let answer = self.cluster.write(write).await;
         let heard = self.lock().written(write, &answer);
         match heard {

@@ -10,7 +10,7 @@ use super::kept::{Kept, claims_key};
 use crate::claims::Claims;
 use crate::cluster::Seen;
 use crate::model::NodeName;
-use crate::net::{Block, RangeIndex};
+use crate::net::Block;
 use crate::observed::{ANNOTATION_KEYS, CLAIMS_KEY, ObservedKind};
 
 /// What a cluster was before it went back.
@@ -26,11 +26,12 @@ pub struct Rollback {
 
 type Kinds = BTreeMap<ObservedKind, Kept>;
 
-/// Compares what was known with what is listed now. `written` are blocks that we wrote to nodes and that did not show yet.
+/// Compares what was known with what is listed now. `written` are blocks that we
+/// claimed for nodes or wrote to them, and that did not show yet.
 pub(super) fn between(old: &Kinds, new: &Kinds, written: &[(Block, NodeName)]) -> Option<Rollback> {
     let pairs = || old.iter().filter_map(|(kind, kept)| Some((kept, new.get(kind)?)));
-    let all = || pairs().filter(|(old, new)| (&old.seen, &new.seen) == (&Seen::All, &Seen::All));
-    if !all().any(|(old, new)| went_back(old, new)) {
+    let mut all = pairs().filter(|(old, new)| (&old.seen, &new.seen) == (&Seen::All, &Seen::All));
+    if !all.any(|(old, new)| went_back(old, new)) {
         return None;
     }
     let claimed = claims(old);
@@ -41,11 +42,16 @@ pub(super) fn between(old: &Kinds, new: &Kinds, written: &[(Block, NodeName)]) -
     Some(Rollback { from: reached(old), to: reached(new), forgotten })
 }
 
-/// Takes away what Nodes and CiliumNodes show by now.
+/// Takes away what its node shows by now. That another one shows it says nothing: that may be of before the backup, and go.
 pub(super) fn leave_out_shown(kinds: &Kinds, forgotten: &mut BTreeMap<Block, NodeName>) {
-    let shown = RangeIndex::new(holdings(kinds).map(|(block, _)| (block.range(), ())));
-    let is_shown = |block: Block| shown.overlapping(&block.range()).any(|(shown, ())| shown.contains(&block.range()));
-    forgotten.retain(|block, _| !is_shown(*block));
+    let mut shown: BTreeMap<NodeName, Vec<Block>> = BTreeMap::new();
+    for (block, node) in holdings(kinds) {
+        shown.entry(node).or_default().push(block);
+    }
+    let shows = |node: &NodeName, block: Block| {
+        shown.get(node).is_some_and(|shown| shown.iter().any(|shown| shown.range().contains(&block.range())))
+    };
+    forgotten.retain(|block, node| !shows(node, *block));
 }
 
 /// Whether the claims keep all of this for its nodes.
@@ -56,12 +62,14 @@ pub(super) fn is_quarantined(kinds: &Kinds, forgotten: &BTreeMap<Block, NodeName
 }
 
 /// A list that is older than what was heard of its kind, or has an earlier version of an object: resourceVersions only go up
-/// (apimachinery `pkg/util/resourceversion` @ 1.36).
+/// (apimachinery `pkg/util/resourceversion` @ 1.36). The same where claims are gone that were there: they may be of after the backup, and
+/// whoever else deletes them takes away what was claimed all the same.
 fn went_back(old: &Kept, new: &Kept) -> bool {
     let is_earlier = |(key, new): (&String, &super::kept::Object)| {
         old.objects.get(key).is_some_and(|old| old.uid == new.uid && old.version > new.version)
     };
-    old.reached > new.listed_at || new.objects.iter().any(is_earlier)
+    let claims_are_gone = old.objects.contains_key(&claims_key()) && !new.objects.contains_key(&claims_key());
+    old.reached > new.listed_at || new.objects.iter().any(is_earlier) || claims_are_gone
 }
 
 /// Blocks that Nodes and CiliumNodes show.
@@ -77,8 +85,17 @@ fn holdings(kinds: &Kinds) -> impl Iterator<Item = (Block, NodeName)> + '_ {
 fn claims(kinds: &Kinds) -> Claims {
     let object = kinds.get(&ObservedKind::Claims).and_then(|kept| kept.objects.get(&claims_key()));
     let object: Option<Value> = object.and_then(|object| serde_json::from_str(&object.json).ok());
-    let text = object.as_ref().and_then(|object| object["data"][CLAIMS_KEY].as_str());
+    object.map(|object| read_claims(&object)).unwrap_or_default()
+}
+
+fn read_claims(object: &Value) -> Claims {
+    let text = object["data"][CLAIMS_KEY].as_str();
     text.and_then(|text| Claims::from_json(text).ok()).unwrap_or_default()
+}
+
+/// What claims that are written keep for nodes.
+pub(super) fn held_by_claims(content: &Value) -> BTreeMap<Block, NodeName> {
+    read_claims(content).held().map(|(block, node)| (block, node.clone())).collect()
 }
 
 /// Blocks that a patch writes to a Node or CiliumNode.
@@ -135,7 +152,14 @@ mod tests {
         assert_eq!(rollback.as_ref().map(|rollback| (rollback.from, rollback.to)), Some((10, 9)));
         assert_eq!(forgotten(rollback), ["10.0.1.0/24 m"]);
         let taken = kinds(9, &[node("other", 5, "10.0.1.0/24"), node("half", 5, "10.0.0.0/25")], NONE);
-        assert_eq!(forgotten(between(&old, &taken, &[])), ["10.0.0.0/24 n"], "the other half is shown by nobody");
+        let both = ["10.0.0.0/24 n", "10.0.1.0/24 m"];
+        assert_eq!(
+            forgotten(between(&old, &taken, &[])),
+            both,
+            "others show them as before the backup, and may be gone"
+        );
+        let half = kinds(9, &[node("n", 5, "10.0.0.0/25"), node("m", 4, "10.0.0.0/23")], NONE);
+        assert_eq!(forgotten(between(&old, &half, &[])), ["10.0.0.0/24 n"], "its other half is not shown");
     }
 
     #[test]
@@ -146,6 +170,15 @@ mod tests {
         let mut another = node("n", 4, "10.0.0.0/24");
         another["metadata"]["uid"] = json!("another");
         assert_eq!(between(&old, &kinds(1_000, &[another], NONE), &[]), None, "it was made anew");
+    }
+
+    #[test]
+    fn claims_that_are_gone_tell_it_where_nothing_else_does() {
+        let old = kinds(10, &[node("n", 5, "10.0.0.0/24"), node("m", 6, "10.0.1.0/24")], NONE);
+        let mut bumped = kinds(1_000, &[node("n", 5, "10.0.0.0/24")], NONE);
+        assert_eq!(between(&old, &bumped, &[]), None, "a node that was deleted");
+        bumped.get_mut(&ObservedKind::Claims).unwrap().objects = std::sync::Arc::default();
+        assert_eq!(forgotten(between(&old, &bumped, &[])), ["10.0.1.0/24 m"]);
     }
 
     #[test]

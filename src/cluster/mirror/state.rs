@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_key, claims_version, full_name, key, version};
+use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_version, key, object_of, version};
 use super::rollback::{self, Rollback};
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
 use crate::model::NodeName;
@@ -40,6 +40,8 @@ pub(super) struct State {
     owed: BTreeMap<(ObservedKind, String), (Owed, u64)>,
     /// Blocks that these writes give to nodes.
     given: BTreeMap<String, Vec<Block>>,
+    /// What claims keep for nodes that we sent, where those that were heard of may be older.
+    spoken_for: BTreeMap<Block, NodeName>,
     /// The cluster went back in time, and what it forgot is not quarantined yet.
     rollback: Option<Rollback>,
     /// Writes that were answered so far.
@@ -104,6 +106,14 @@ impl State {
         self.given.retain(|name, _| is_owed(name));
         if !self.owed.keys().any(|(kind, _)| *kind == ObservedKind::Claims) {
             self.claims_written = self.claims_seen();
+            self.claims_are_heard_of();
+        }
+    }
+
+    /// Nothing that we claimed is unheard of, unless it is under way.
+    fn claims_are_heard_of(&mut self) {
+        if !self.is_writing_claims {
+            self.spoken_for.clear();
         }
     }
 
@@ -113,7 +123,9 @@ impl State {
             let name: Option<NodeName> = name.parse().ok();
             blocks.iter().filter_map(move |block| Some((*block, name.clone()?)))
         });
-        let Some(mut rollback) = rollback::between(&self.kinds, listed, &written.collect::<Vec<_>>()) else { return };
+        let spoken_for = self.spoken_for.iter().map(|(block, node)| (*block, node.clone()));
+        let unseen: Vec<_> = spoken_for.chain(written).collect();
+        let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen) else { return };
         // What was forgotten at an earlier one is not quarantined yet.
         if let Some(earlier) = self.rollback.take() {
             rollback.forgotten.extend(earlier.forgotten);
@@ -267,6 +279,9 @@ impl State {
         if !is_same {
             self.touch(kind, &key);
         }
+        if kind == ObservedKind::Claims && at >= self.claims_written {
+            self.claims_are_heard_of();
+        }
         for block in old.into_iter().flat_map(|old| old.blocks).filter(|block| !new.blocks.contains(block)) {
             self.vanished.push((block, at));
         }
@@ -286,12 +301,16 @@ impl State {
         let (key, at) = (key(object), version(object));
         let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
         kept.reached = kept.reached.max(at);
+        if kind == ObservedKind::Claims {
+            // What they kept is compared with the next list.
+            return self.read_anew();
+        }
         let old = Arc::make_mut(&mut kept.objects).remove(&key);
         self.vanished.extend(old.into_iter().flat_map(|old| old.blocks).map(|block| (block, at)));
         self.touch(kind, &key);
         self.owed.remove(&(kind, key));
         match kind {
-            ObservedKind::Claims | ObservedKind::CiliumDaemonSet => self.read_anew(),
+            ObservedKind::CiliumDaemonSet => self.read_anew(),
             _ => Heard::Change,
         }
     }
@@ -315,8 +334,13 @@ impl State {
     }
 
     /// A write is about to be sent.
-    pub(super) fn writing(&mut self, target: &Target) {
-        self.is_writing_claims |= *target == Target::Claims;
+    pub(super) fn writing(&mut self, write: &Write) {
+        if let (Target::Claims, Operation::Patch(content) | Operation::Create(content)) =
+            (&write.target, &write.operation)
+        {
+            self.is_writing_claims = true;
+            self.spoken_for.extend(rollback::held_by_claims(content));
+        }
     }
 
     /// A write was answered.
@@ -370,20 +394,6 @@ impl State {
 
 fn number(version: &ObjectVersion) -> u64 {
     version.resource_version.parse().unwrap_or(0)
-}
-
-/// The object of a target, as it is kept; what no plan needs is not.
-fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
-    Some(match target {
-        Target::Node(name) => (ObservedKind::Node, name.to_string()),
-        Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
-        Target::NodeConfig(_, namespace, name) => (ObservedKind::CiliumNodeConfig, full_name(namespace, name)),
-        Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
-        Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
-        Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
-        Target::Claims => (ObservedKind::Claims, claims_key()),
-        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => return None,
-    })
 }
 
 #[cfg(test)]
@@ -466,10 +476,107 @@ mod tests {
     #[test]
     fn a_lost_swap_of_the_claims_demands_that_all_is_read_anew() {
         let mut state = state();
-        state.writing(&Target::Claims);
+        state.writing(&write(Target::Claims));
         let lost = Err(WriteError::Superseded("changed".to_owned()));
         assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew, "nobody was heard of, and still");
         assert!(!state.is_complete());
+    }
+
+    fn forgotten(state: &State) -> Vec<String> {
+        let rollback = state.rollback().unwrap();
+        rollback.forgotten.iter().map(|(block, node)| format!("{block} {node}")).collect()
+    }
+
+    /// All is read as it was at an earlier moment, when there were no nodes.
+    fn go_back(state: &mut State, at: &str) {
+        let mut earlier = self::state().kinds;
+        for kept in earlier.values_mut() {
+            kept.begin(at);
+        }
+        std::sync::Arc::make_mut(&mut earlier.get_mut(&ObservedKind::Node).unwrap().objects).clear();
+        let begun = state.begin();
+        state.replace(earlier, begun);
+    }
+
+    #[test]
+    fn what_we_claimed_is_remembered_before_it_is_heard_of() {
+        let record = r#"{"format_version":"1.0","claims":[{"block":"10.0.2.0/24","node":"p","uid":"u","resource_version":"7"}]}"#;
+        let claim = || Write {
+            target: Target::Claims,
+            operation: Operation::Patch(json!({"data": {(crate::observed::CLAIMS_KEY): record}})),
+        };
+        let unknown = || Err(WriteError::Unknown("no answer".to_owned()));
+        for answer in [answered(12), unknown()] {
+            let mut state = state();
+            state.writing(&claim());
+            state.written(&claim(), &answer);
+            go_back(&mut state, "7");
+            assert_eq!(forgotten(&state), ["10.0.0.0/24 n", "10.0.2.0/24 p"], "{answer:?}");
+        }
+        let mut state = state();
+        state.writing(&claim());
+        state.written(&claim(), &answered(12));
+        state.hear(ObservedKind::Claims, Notice::Changed(&claims(12)));
+        state.hear(ObservedKind::Claims, Notice::Changed(&claims(13)));
+        go_back(&mut state, "7");
+        assert_eq!(forgotten(&state), ["10.0.0.0/24 n"], "it was settled since");
+    }
+
+    #[test]
+    fn claims_that_are_deleted_are_kept_in_mind() {
+        let mut state = state();
+        let mut full = claims(11);
+        full["data"][crate::observed::CLAIMS_KEY] = json!(
+            r#"{"format_version":"1.0","resting":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
+        );
+        state.hear(ObservedKind::Claims, Notice::Changed(&full));
+        assert_eq!(state.hear(ObservedKind::Claims, Notice::Gone(&claims(12))), Heard::ReadAnew);
+        let mut later = self::state().kinds;
+        later.values_mut().for_each(|kept| kept.begin("13"));
+        later.get_mut(&ObservedKind::Claims).unwrap().objects = Arc::default();
+        let begun = state.begin();
+        state.replace(later, begun);
+        assert_eq!(forgotten(&state), ["10.0.2.0/24 p"]);
+    }
+
+    #[test]
+    fn one_that_stands_by_remembers_and_reads_anew_only_when_its_term_begins() {
+        let mut state = state();
+        assert!(!state.is_planned_from());
+        go_back(&mut state, "7");
+        state.begin_term();
+        assert!(state.is_planned_from() && !state.is_complete(), "what was read before may be old");
+        assert_eq!(forgotten(&state), ["10.0.0.0/24 n"]);
+        let rollback = state.rollback().unwrap();
+        state.rollback_is_settled(&rollback);
+        let (kinds, begun) = (state.kinds.clone(), state.begin());
+        state.replace(kinds, begun);
+        assert!(state.is_complete());
+        state.end_term();
+        assert!(!state.is_planned_from());
+    }
+
+    #[test]
+    fn one_that_stands_by_leaves_a_rollback_to_another_that_quarantined_all_of_it() {
+        let resting = |block: &str| {
+            let mut claims = claims(20);
+            let record = format!(
+                r#"{{"format_version":"1.0","resting":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
+            );
+            claims["data"][crate::observed::CLAIMS_KEY] = json!(record);
+            claims
+        };
+        for (block, is_left, planned_from) in
+            [("10.0.0.0/24", true, false), ("10.0.9.0/24", false, false), ("10.0.0.0/24", false, true)]
+        {
+            let mut state = state();
+            go_back(&mut state, "7");
+            if planned_from {
+                state.begin_term();
+            }
+            state.hear(ObservedKind::Claims, Notice::Changed(&resting(block)));
+            assert_eq!(state.rollback().is_none(), is_left, "{block} {planned_from}");
+        }
     }
 
     #[test]
@@ -478,17 +585,9 @@ mod tests {
         let target = Target::Node("m".parse().unwrap());
         let patch = json!({"spec": {"podCIDRs": ["10.0.1.0/24"]}});
         state.written(&Write { target, operation: Operation::Patch(patch) }, &answered(12));
-        let mut earlier = self::state().kinds;
-        for kept in earlier.values_mut() {
-            kept.begin("7");
-        }
-        std::sync::Arc::make_mut(&mut earlier.get_mut(&ObservedKind::Node).unwrap().objects).clear();
-        let begun = state.begin();
-        state.replace(earlier, begun);
+        go_back(&mut state, "7");
         assert!(!state.is_complete());
-        let forgotten: Vec<String> =
-            state.rollback().unwrap().forgotten.iter().map(|(block, node)| format!("{block} {node}")).collect();
-        assert_eq!(forgotten, ["10.0.0.0/24 n", "10.0.1.0/24 m"]);
+        assert_eq!(forgotten(&state), ["10.0.0.0/24 n", "10.0.1.0/24 m"]);
         let rollback = state.rollback().unwrap();
         state.rollback_is_settled(&rollback);
         assert!(state.is_complete());
@@ -558,12 +657,12 @@ mod tests {
         state.replace(self::state().kinds, begun);
         assert!(!state.is_complete(), "it was demanded again meanwhile");
         let mut state = self::state();
-        state.writing(&Target::Claims);
+        state.writing(&write(Target::Claims));
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::Nothing, "ours, perhaps");
         assert_eq!(state.written(&write(Target::Claims), &answered(12)), Heard::Nothing);
         assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
         let mut state = self::state();
-        state.writing(&Target::Claims);
+        state.writing(&write(Target::Claims));
         state.hear(ObservedKind::Claims, Notice::Changed(&claims(12)));
         let lost = Err(WriteError::Superseded("changed".to_owned()));
         assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew);

@@ -41,9 +41,8 @@ impl SimWorld {
     /// The Node of a machine that is long gone is deleted, as a cloud does. Says whether there was one.
     pub fn bury(&self) -> bool {
         let mut world = self.lock();
-        let is_dead = |(kind, name): &&(ObservedKind, String)| {
-            *kind == ObservedKind::Node && !world.machines.contains_key(name)
-        };
+        let is_dead =
+            |(kind, name): &&(ObservedKind, String)| *kind == ObservedKind::Node && !world.machines.contains_key(name);
         let Some(dead) = world.objects.keys().find(is_dead).cloned() else { return false };
         world.remove(&dead);
         true
@@ -53,7 +52,8 @@ impl SimWorld {
     pub fn unserved(&self) -> Vec<String> {
         let world = self.lock();
         let has_none = |name: &&String| {
-            let shows = |kind| world.objects.get(&(kind, (*name).clone())).is_some_and(|object| !blocks(object).is_empty());
+            let shows =
+                |kind| world.objects.get(&(kind, (*name).clone())).is_some_and(|object| !blocks(object).is_empty());
             !shows(ObservedKind::Node) && !shows(ObservedKind::CiliumNode)
         };
         world.machines.keys().filter(has_none).cloned().collect()
