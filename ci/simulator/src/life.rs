@@ -27,11 +27,11 @@ const NODES: usize = 14;
 /// How long a node may wait once all is calm and all machines are back.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Longer than any notice is under way.
-const QUIET: Duration = Duration::from_secs(10);
+/// Longer than any notice is under way, and than the longest pause of one that had trouble.
+const QUIET: Duration = Duration::from_secs(60);
 
-/// How long memory counts on the one that leads, after the store went back at a moment that was not quiet.
-const SETTLING: Duration = Duration::from_secs(60);
+/// How long it may take until what the store forgot is quarantined, or until one that was killed has read all again.
+const SETTLING: Duration = Duration::from_secs(90);
 
 /// What happens to nodes. Nobody else gives blocks here, and agents keep their CiliumNodes.
 const DISTURBANCES: [Disturbance; 7] = [
@@ -88,8 +88,10 @@ struct Life<'l> {
     joined: usize,
     faults: Faults,
     restores: usize,
-    /// The one that leads must not lose its memory or its role before.
+    /// What the store forgot last is quarantined by then; neither may lose its memory before.
     settled_at: Instant,
+    /// The one that leads alone knows what it did last before the store went back; it must go on leading until then.
+    leads_until: Instant,
     /// The other does not know all before.
     remembered_at: Instant,
     /// Where a stopped one goes on.
@@ -164,6 +166,7 @@ impl<'l> Life<'l> {
             faults,
             restores: 0,
             settled_at: now,
+            leads_until: now,
             remembered_at: now + SETTLING,
             goes_on_at: now,
             step: 0,
@@ -244,7 +247,7 @@ impl<'l> Life<'l> {
             self.world.calm_down();
             self.pass(QUIET).await?;
         } else {
-            self.settled_at = Instant::now() + SETTLING;
+            self.leads_until = Instant::now() + SETTLING;
         }
         self.restores += 1;
         let index = self.rng.usize(..self.saved.len());
@@ -260,6 +263,7 @@ impl<'l> Life<'l> {
             self.outage(None).await?;
         }
         self.world.set_faults(self.faults);
+        self.settled_at = Instant::now() + SETTLING;
         // New machines are faster than those that come back.
         (0..self.rng.u32(..3)).for_each(|_| self.join());
         Ok(())
@@ -271,7 +275,7 @@ impl<'l> Life<'l> {
 
     /// The other one leads. The old one does not know yet where it is stopped.
     fn change_leader(&mut self) {
-        if Instant::now() >= self.settled_at {
+        if Instant::now() >= self.leads_until {
             self.replicas[self.leader].take(Role::StandsBy);
             self.leader = 1 - self.leader;
             self.replicas[self.leader].take(Role::Leads);

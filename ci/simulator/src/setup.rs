@@ -69,6 +69,7 @@ spec: {quarantine: 5m}
 ";
 
 /// More blocks than nodes, so that a node without one is not for want of blocks, and the lowest free one is soon somebody else's.
+/// Machines come back at any time of a life, so what rests, rests for all of it.
 const ROOM: &str = "
 apiVersion: cilium-ipam.io/v1alpha1
 kind: IPPool
@@ -76,6 +77,12 @@ metadata: {name: all}
 spec: {cidrs: [10.0.0.0/24], blockSize: 30}
 ---
 ";
+
+fn policy(write_path: &str) -> String {
+    format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, quarantine: 2h}}\n---\n"
+    )
+}
 
 fn pin(node: &str, block: &str) -> String {
     format!(
@@ -105,8 +112,8 @@ impl Setups {
             Setup { directories: cilium_node, settings: json!({"ipam": "cluster-pool"}) },
         ];
         let of_lives = vec![
-            Setup { directories: vec![Directory::new(&[ROOM, QUARANTINE])], settings: closed },
-            Setup { directories: vec![Directory::new(&[ROOM, ANNOTATION])], settings: open },
+            Setup { directories: vec![Directory::new(&[ROOM, &policy("node-spec")])], settings: closed },
+            Setup { directories: vec![Directory::new(&[ROOM, &policy("node-annotation")])], settings: open },
         ];
         Setups { of_applies, of_lives }
     }

@@ -36,7 +36,8 @@ pub(super) fn between(old: &Kinds, new: &Kinds, written: &[(Block, NodeName)]) -
     }
     let claimed = claims(old);
     let claimed = claimed.held().map(|(block, node)| (block, node.clone()));
-    let mut forgotten = claimed.chain(holdings(old)).chain(written.iter().cloned()).collect();
+    // What is claimed or rests came after what is shown: where two nodes are told, it is the later one that may hold it.
+    let mut forgotten = holdings(old).chain(claimed).chain(written.iter().cloned()).collect();
     leave_out_shown(new, &mut forgotten);
     let reached = |kinds: &Kinds| kinds.values().map(|kept| kept.reached).max().unwrap_or_default();
     Some(Rollback { from: reached(old), to: reached(new), forgotten })

@@ -127,8 +127,8 @@ impl State {
         let unseen: Vec<_> = spoken_for.chain(written).collect();
         let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen) else { return };
         // What was forgotten at an earlier one is not quarantined yet.
-        if let Some(earlier) = self.rollback.take() {
-            rollback.forgotten.extend(earlier.forgotten);
+        for (block, node) in self.rollback.take().into_iter().flat_map(|earlier| earlier.forgotten) {
+            rollback.forgotten.entry(block).or_insert(node);
         }
         self.rollback = Some(rollback);
     }
