@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::kept::{Kept, claims_key};
+use super::kept::{Kept, Owed, claims_key};
 use crate::claims::Claims;
 use crate::cluster::Seen;
 use crate::model::NodeName;
@@ -28,10 +28,10 @@ type Kinds = BTreeMap<ObservedKind, Kept>;
 
 /// Compares what was known with what is listed now. `written` are blocks that we
 /// claimed for nodes or wrote to them, and that did not show yet.
-pub(super) fn between(old: &Kinds, new: &Kinds, written: &[(Block, NodeName)]) -> Option<Rollback> {
+pub(super) fn between(old: &Kinds, new: &Kinds, written: &[(Block, NodeName)], writes: Writes) -> Option<Rollback> {
     let pairs = || old.iter().filter_map(|(kind, kept)| Some((kept, new.get(kind)?)));
     let mut all = pairs().filter(|(old, new)| (&old.seen, &new.seen) == (&Seen::All, &Seen::All));
-    if !all.any(|(old, new)| went_back(old, new)) {
+    if writes == Writes::Kept && !all.any(|(old, new)| went_back(old, new)) {
         return None;
     }
     let claimed = claims(old);
@@ -60,6 +60,28 @@ pub(super) fn is_quarantined(kinds: &Kinds, forgotten: &BTreeMap<Block, NodeName
     let claims = claims(kinds);
     let kept: BTreeMap<Block, &NodeName> = claims.held().collect();
     forgotten.iter().all(|(block, node)| kept.get(block) == Some(&node))
+}
+
+/// Whether what we wrote is in lists that began after the answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// As far as can be told.
+    Kept,
+    /// The server had it, and has an earlier object, an earlier moment, or no claims.
+    Undone,
+}
+
+impl Writes {
+    pub(super) fn of<'w>(owed: impl Iterator<Item = (&'w (ObservedKind, String), &'w Owed)>, listed: &Kinds) -> Writes {
+        let mut owed = owed.filter_map(|((kind, key), owed)| Some((*kind, key, owed, listed.get(kind)?)));
+        let is_undone =
+            |(kind, key, owed, kept): (ObservedKind, &String, &Owed, &Kept)| match (owed, kept.objects.get(key)) {
+                (Owed::Version(at), Some(object)) => object.version < *at,
+                (Owed::Version(at), None) => kept.listed_at < *at || kind == ObservedKind::Claims,
+                (Owed::End(_), _) => false,
+            };
+        if owed.any(is_undone) { Writes::Undone } else { Writes::Kept }
+    }
 }
 
 /// A list that is older than what was heard of its kind, or has an earlier version of an object: resourceVersions only go up
@@ -141,45 +163,49 @@ mod tests {
     #[test]
     fn a_later_list_forgets_nothing() {
         let old = kinds(10, &[node("n", 5, "10.0.0.0/24"), node("m", 6, "10.0.1.0/24")], NONE);
-        assert_eq!(between(&old, &kinds(11, &[node("n", 7, "10.0.0.0/24")], NONE), &[]), None);
-        assert_eq!(between(&old, &old, &[]), None);
+        assert_eq!(between(&old, &kinds(11, &[node("n", 7, "10.0.0.0/24")], NONE), &[], Writes::Kept), None);
+        assert_eq!(between(&old, &old, &[], Writes::Kept), None);
     }
 
     #[test]
     fn an_earlier_list_forgets_what_it_does_not_show() {
         let old = kinds(10, &[node("n", 5, "10.0.0.0/24"), node("m", 6, "10.0.1.0/24")], NONE);
         let earlier = kinds(9, &[node("n", 5, "10.0.0.0/24")], NONE);
-        let rollback = between(&old, &earlier, &[]);
+        let rollback = between(&old, &earlier, &[], Writes::Kept);
         assert_eq!(rollback.as_ref().map(|rollback| (rollback.from, rollback.to)), Some((10, 9)));
         assert_eq!(forgotten(rollback), ["10.0.1.0/24 m"]);
         let taken = kinds(9, &[node("other", 5, "10.0.1.0/24"), node("half", 5, "10.0.0.0/25")], NONE);
         let both = ["10.0.0.0/24 n", "10.0.1.0/24 m"];
         assert_eq!(
-            forgotten(between(&old, &taken, &[])),
+            forgotten(between(&old, &taken, &[], Writes::Kept)),
             both,
             "others show them as before the backup, and may be gone"
         );
         let half = kinds(9, &[node("n", 5, "10.0.0.0/25"), node("m", 4, "10.0.0.0/23")], NONE);
-        assert_eq!(forgotten(between(&old, &half, &[])), ["10.0.0.0/24 n"], "its other half is not shown");
+        assert_eq!(
+            forgotten(between(&old, &half, &[], Writes::Kept)),
+            ["10.0.0.0/24 n"],
+            "its other half is not shown"
+        );
     }
 
     #[test]
     fn an_object_of_an_earlier_version_tells_it_though_the_list_is_later() {
         let old = kinds(10, &[node("n", 5, "10.0.0.0/24"), node("m", 6, "10.0.1.0/24")], NONE);
         let bumped = kinds(1_000, &[node("n", 4, "10.0.0.0/24")], NONE);
-        assert_eq!(forgotten(between(&old, &bumped, &[])), ["10.0.1.0/24 m"]);
+        assert_eq!(forgotten(between(&old, &bumped, &[], Writes::Kept)), ["10.0.1.0/24 m"]);
         let mut another = node("n", 4, "10.0.0.0/24");
         another["metadata"]["uid"] = json!("another");
-        assert_eq!(between(&old, &kinds(1_000, &[another], NONE), &[]), None, "it was made anew");
+        assert_eq!(between(&old, &kinds(1_000, &[another], NONE), &[], Writes::Kept), None, "it was made anew");
     }
 
     #[test]
     fn claims_that_are_gone_tell_it_where_nothing_else_does() {
         let old = kinds(10, &[node("n", 5, "10.0.0.0/24"), node("m", 6, "10.0.1.0/24")], NONE);
         let mut bumped = kinds(1_000, &[node("n", 5, "10.0.0.0/24")], NONE);
-        assert_eq!(between(&old, &bumped, &[]), None, "a node that was deleted");
+        assert_eq!(between(&old, &bumped, &[], Writes::Kept), None, "a node that was deleted");
         bumped.get_mut(&ObservedKind::Claims).unwrap().objects = std::sync::Arc::default();
-        assert_eq!(forgotten(between(&old, &bumped, &[])), ["10.0.1.0/24 m"]);
+        assert_eq!(forgotten(between(&old, &bumped, &[], Writes::Kept)), ["10.0.1.0/24 m"]);
     }
 
     #[test]
@@ -191,10 +217,10 @@ mod tests {
         let old = kinds(10, &[], claims);
         let written = [("10.0.4.0/24".parse().unwrap(), "r".parse().unwrap())];
         assert_eq!(
-            forgotten(between(&old, &kinds(9, &[], NONE), &written)),
+            forgotten(between(&old, &kinds(9, &[], NONE), &written, Writes::Kept)),
             ["10.0.2.0/24 p", "10.0.3.0/24 q", "10.0.4.0/24 r"]
         );
-        let same = forgotten(between(&old, &kinds(9, &[], claims), &[]));
+        let same = forgotten(between(&old, &kinds(9, &[], claims), &[], Writes::Kept));
         assert_eq!(same, ["10.0.2.0/24 p", "10.0.3.0/24 q"], "they may have been written since");
     }
 

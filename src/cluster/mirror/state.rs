@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_version, key, object_of, version};
-use super::rollback::{self, Rollback};
+use super::rollback::{self, Rollback, Writes};
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
 use crate::model::NodeName;
 use crate::net::Block;
@@ -91,7 +91,7 @@ impl State {
 
     /// Begins anew with what was read since then. What was answered meanwhile may be younger than the lists.
     pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>, begun: Beginning) {
-        self.notice_rollback(&kinds);
+        self.notice_rollback(&kinds, begun);
         self.kinds = kinds;
         self.vanished.clear();
         self.touched = None;
@@ -118,14 +118,16 @@ impl State {
     }
 
     /// What is listed may be older than what was known.
-    fn notice_rollback(&mut self, listed: &BTreeMap<ObservedKind, Kept>) {
+    fn notice_rollback(&mut self, listed: &BTreeMap<ObservedKind, Kept>, begun: Beginning) {
         let written = self.given.iter().flat_map(|(name, blocks)| {
             let name: Option<NodeName> = name.parse().ok();
             blocks.iter().filter_map(move |block| Some((*block, name.clone()?)))
         });
         let spoken_for = self.spoken_for.iter().map(|(block, node)| (*block, node.clone()));
         let unseen: Vec<_> = spoken_for.chain(written).collect();
-        let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen) else { return };
+        let answered = self.owed.iter().filter(|(_, (_, at))| *at <= begun.answers);
+        let writes = Writes::of(answered.map(|(object, (owed, _))| (object, owed)), listed);
+        let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen, writes) else { return };
         // What was forgotten at an earlier one is not quarantined yet.
         for (block, node) in self.rollback.take().into_iter().flat_map(|earlier| earlier.forgotten) {
             rollback.forgotten.entry(block).or_insert(node);
@@ -523,6 +525,26 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_lists_do_not_have_tells_that_the_cluster_went_back() {
+        let node = || Target::Node("n".parse().unwrap());
+        for (target, listed) in [(node(), "11"), (Target::Claims, "11"), (node(), "1000"), (Target::Claims, "1000")] {
+            let mut state = state();
+            let mut lists = self::state().kinds;
+            lists.values_mut().for_each(|kept| kept.begin(listed));
+            if target == Target::Claims {
+                // Nobody had claimed anything before.
+                for kinds in [&mut state.kinds, &mut lists] {
+                    kinds.get_mut(&ObservedKind::Claims).unwrap().objects = Arc::default();
+                }
+            }
+            state.written(&write(target.clone()), &answered(12));
+            let begun = state.begin();
+            state.replace(lists, begun);
+            assert!(state.rollback().is_some(), "{target:?} {listed}");
+        }
+    }
+
+    #[test]
     fn claims_that_are_deleted_are_kept_in_mind() {
         let mut state = state();
         let mut full = claims(11);
@@ -625,7 +647,9 @@ mod tests {
         state.replace(again.clone(), begun);
         assert!(!state.is_complete(), "the list may be older than the write");
         let begun = state.begin();
-        state.replace(again, begun);
+        let mut later = again;
+        later.get_mut(&ObservedKind::Node).unwrap().put(ObservedKind::Node, &object("n", 12, Some("10.0.0.0/24")));
+        state.replace(later, begun);
         assert!(state.is_complete(), "a list that began after the answer has it");
     }
 
