@@ -207,6 +207,8 @@ fn alerts_and_the_dashboard_name_metrics_that_there_are() {
             named += 1;
         }
         assert!(named > 8, "{file}");
+        // A store that went back in time is rare, and nothing else on the page tells of it.
+        assert!(text.contains("cilium_ipam_rollbacks_total"), "{file}");
     }
 }
 

@@ -184,6 +184,31 @@ fn the_operator_remembers_though_nobody_leads_meanwhile() {
 }
 
 #[test]
+fn what_the_operator_is_asked_for_is_read_anew() {
+    let server = server();
+    install_definitions(&server);
+    let rack = |rack: &str, cidr: &str| {
+        let selector = json!({"matchLabels": {"rack": rack}});
+        object("IPPool", rack, json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}))
+    };
+    let pools = format!("{GROUP}/ippools");
+    server.plane.create(&pools, &object("IPPool", "a", json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24}))).unwrap();
+    let operator = operator_of(&server);
+    let mut restored = Restored::of(server);
+    restored.server.plane.create(&pools, &rack("b", "10.30.0.0/16")).unwrap();
+    condition(&restored.server, "ippools/b", "Ready", "InForce");
+    // Its numbers come a second time, so whoever follows from a later moment hears of nothing.
+    restored.restore(Revision::AsSaved, || {});
+    operator.until("rolled-back", json!({}));
+    restored.server.plane.create(&pools, &rack("b", "10.40.0.0/16")).unwrap();
+    condition(&restored.server, "ippools/b", "Ready", "InForce");
+    restored.server.nodes([node("n7", json!({"rack": "b"}))]);
+    let given = blocks(&restored.server, &["n7"]);
+    assert_eq!(given["n7"], "10.40.0.0/24", "the first pool of that name is no more");
+    assert_eq!(operator.end(), 0);
+}
+
+#[test]
 fn one_that_stood_by_remembers_what_the_leader_gave() {
     let server = server();
     install_definitions(&server);

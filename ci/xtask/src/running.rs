@@ -1,7 +1,8 @@
 //! A `watch` or an operator that runs, and the lines that it says.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -60,10 +61,23 @@ impl Running {
     /// # Errors
     /// When there is none for long.
     pub fn until(&self, event: &str, name: Option<&str>) -> Result<Instant> {
+        self.line(event, name).map(|(at, _)| at)
+    }
+
+    /// Where it answers machines.
+    ///
+    /// # Errors
+    /// When it does not say so for long.
+    pub fn address(&self) -> Result<String> {
+        let (_, line) = self.line("listening", None)?;
+        line["address"].as_str().map(str::to_owned).context("no address")
+    }
+
+    fn line(&self, event: &str, name: Option<&str>) -> Result<(Instant, Value)> {
         loop {
             let (at, line) = self.lines.recv_timeout(AT_MOST).with_context(|| format!("no {event} of {name:?}"))?;
             if line["event"] == event && name.is_none_or(|name| line["name"] == name) {
-                return Ok(at);
+                return Ok((at, line));
             }
         }
     }
@@ -126,6 +140,19 @@ impl Running {
     pub fn resume(&self) -> Result<()> {
         stopping::resume(&self.child)
     }
+}
+
+/// The answer to a GET: head and body.
+///
+/// # Errors
+/// When there is none.
+pub fn http_get(address: &str, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(AT_MOST))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 impl Drop for Running {

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::cluster::{Listener, Seen, Target};
 use crate::net::Block;
-use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObservedKind, ReadError, Understood, blocks_shown, slim};
+use crate::observed::{
+    CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, ReadError, Understood, blocks_shown, slim,
+};
 
 /// Kinds that tell who has a block.
 pub(super) const WITH_BLOCKS: [ObservedKind; 3] =
@@ -60,6 +62,10 @@ pub(super) fn key(object: &Value) -> String {
 
 pub(super) fn full_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+pub(super) fn number(version: &ObjectVersion) -> u64 {
+    version.resource_version.parse().unwrap_or(0)
 }
 
 /// The object of a target, as it is kept; what no plan needs is not.
@@ -125,6 +131,16 @@ impl Object {
 }
 
 impl Kept {
+    /// Whether what is owed of this object shows.
+    pub(super) fn pays(&self, key: &str, owed: &Owed) -> bool {
+        match (self.objects.get(key), owed) {
+            (Some(object), owed) => object.pays(owed),
+            // It is gone again, or is not heard of yet.
+            (None, Owed::Version(at)) => self.reached >= *at,
+            (None, Owed::End(_)) => true,
+        }
+    }
+
     /// Nothing yet.
     pub(super) fn of(namespace: &str) -> Kept {
         let namespace = namespace.to_owned();

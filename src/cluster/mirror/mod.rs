@@ -81,12 +81,15 @@ pub struct Mirror<C> {
     heard: Mutex<Option<Instant>>,
     /// All must be read anew.
     lost: Notify,
+    /// The cluster went back in time.
+    went_back: Notify,
 }
 
 impl<C: Follow> Mirror<C> {
     /// An empty one.
     pub fn new(cluster: C) -> Mirror<C> {
-        Mirror { cluster, state: Mutex::default(), moved: Notify::new(), heard: Mutex::default(), lost: Notify::new() }
+        let [moved, lost, went_back] = [(); 3].map(|()| Notify::new());
+        Mirror { cluster, state: Mutex::default(), moved, heard: Mutex::default(), lost, went_back }
     }
 
     /// Keeps it in step, for as long as it is polled.
@@ -135,6 +138,11 @@ impl<C: Follow> Mirror<C> {
     /// Waits until something that matters has changed since the last time.
     pub async fn moved(&self) {
         self.moved.notified().await;
+    }
+
+    /// Waits until the cluster goes back in time.
+    pub async fn went_back(&self) {
+        self.went_back.notified().await;
     }
 
     /// When the first change was heard of since this was asked last.
@@ -213,10 +221,19 @@ impl<C: Follow> Mirror<C> {
         observe(&recorder, Extent::Plan).await?;
         let kinds = recorder.kinds();
         let listed = claims_version(&kinds);
-        if self.store_is_behind(listed).await? {
+        let moment = kinds.get(&ObservedKind::Claims).map_or(0, |claims| claims.listed_at);
+        if self.store_has_others(listed, moment).await? {
             return Err(ClusterError::Outdated { listed });
         }
-        self.lock().replace(kinds, begun);
+        let has_gone_back = {
+            let mut state = self.lock();
+            let before = state.rollback_at();
+            state.replace(kinds, begun);
+            state.rollback_at().is_some_and(|at| Some(at) != before)
+        };
+        if has_gone_back {
+            self.went_back.notify_one();
+        }
         self.moved.notify_one();
         Ok(())
     }
@@ -246,9 +263,10 @@ impl<C: Follow> Mirror<C> {
     async fn compare_versions(&self) -> End {
         loop {
             tokio::time::sleep(COMPARE).await;
-            let (reached, claims) = {
+            let (reached, claims, moment) = {
                 let state = self.lock();
-                (state.newest(), state.claims_known())
+                let moment = state.position(ObservedKind::Claims).map_or(0, |(.., reached)| reached);
+                (state.newest(), state.claims_known(), moment)
             };
             // A server that does not answer is noticed by those who follow it.
             let Ok(Some(newest)) = record::newest_version(&self.cluster).await else { continue };
@@ -258,16 +276,17 @@ impl<C: Follow> Mirror<C> {
                 );
                 return End::Trouble(None, why);
             }
-            if matches!(self.store_is_behind(claims).await, Ok(true)) {
+            if matches!(self.store_has_others(claims, moment).await, Ok(true)) {
                 return End::Trouble(None, ClusterError::Outdated { listed: claims }.to_string());
             }
         }
     }
 
-    /// Whether the claims in the server's store are older than these.
-    async fn store_is_behind(&self, known: u64) -> Result<bool, ClusterError> {
+    /// Whether the server's store has other claims than it had at this moment, of which these versions were heard: a list that is as new as
+    /// those in the store shows them.
+    async fn store_has_others(&self, known: u64, moment: u64) -> Result<bool, ClusterError> {
         Ok(match self.cluster.stored_claims().await? {
-            Stored::At(stored) => stored < known,
+            Stored::At(stored) => stored < known || (known < stored && stored <= moment),
             Stored::Absent => known > 0,
             Stored::Hidden => false,
         })

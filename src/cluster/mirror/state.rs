@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_version, key, object_of, version};
+use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_version, key, number, object_of, version};
 use super::rollback::{self, Rollback, Writes};
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
 use crate::model::NodeName;
 use crate::net::Block;
-use crate::observed::{ObjectVersion, ObservedKind};
+use crate::observed::ObservedKind;
 
 /// What came of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,11 @@ impl State {
         Some(rollback)
     }
 
+    /// From where to where it went back, where that is not settled yet.
+    pub(super) fn rollback_at(&self) -> Option<(u64, u64)> {
+        self.rollback.as_ref().map(|rollback| (rollback.from, rollback.to))
+    }
+
     /// A process that stands by need not quarantine what the one that leads has.
     fn leave_rollback_to_another(&mut self) {
         let rollback = self.rollback().filter(|_| self.kept_for == Use::Memory);
@@ -152,7 +157,9 @@ impl State {
 
     /// What it forgot then is quarantined. It may have gone back once more since.
     pub(super) fn rollback_is_settled(&mut self, settled: &Rollback) {
-        self.rollback.take_if(|rollback| (rollback.from, rollback.to) == (settled.from, settled.to));
+        if self.rollback_at() == Some((settled.from, settled.to)) {
+            self.rollback = None;
+        }
     }
 
     /// The newest moment of all that was heard of.
@@ -382,20 +389,10 @@ impl State {
 
     fn owe(&mut self, kind: ObservedKind, key: String, owed: Owed, answer: u64) {
         let Some(kept) = self.kinds.get(&kind).filter(|kept| kept.seen == Seen::All) else { return };
-        let is_paid = match (kept.objects.get(&key), &owed) {
-            (Some(object), owed) => object.pays(owed),
-            // It is gone again, or is not heard of yet.
-            (None, Owed::Version(at)) => kept.reached >= *at,
-            (None, Owed::End(_)) => true,
-        };
-        if !is_paid {
+        if !kept.pays(&key, &owed) {
             self.owed.insert((kind, key), (owed, answer));
         }
     }
-}
-
-fn number(version: &ObjectVersion) -> u64 {
-    version.resource_version.parse().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -403,7 +400,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE};
+    use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion};
 
     fn object(name: &str, at: u64, block: Option<&str>) -> Value {
         let blocks: Vec<&str> = block.into_iter().collect();

@@ -57,11 +57,20 @@ pub async fn operate(operator: Operator, ending: impl Future<Output = ()> + Send
     tokio::select! {
         never = mirror.keep() => match never {},
         never = objects.keep(cluster) => match never {},
+        never = read_anew_with(&mirror, &objects) => match never {},
         never = objects.keep_reading(cluster) => match never {},
         never = server.serve(telemetry) => match never {},
         never = bulletin.keep_statuses(cluster) => match never {},
         never = bulletin.keep_events(cluster, events) => match never {},
         () = terms(&operator, &mirror, &objects, &bulletin, &candidate, ending, &mut hear) => {}
+    }
+}
+
+/// Who stands by does so, too: it may lead next.
+async fn read_anew_with(mirror: &Mirror<LiveCluster>, objects: &Objects) -> Infallible {
+    loop {
+        mirror.went_back().await;
+        objects.read_anew();
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Objects {
     read: Notify,
     /// Anything has changed.
     changed: Notify,
+    /// The cluster went back in time: what was heard of may never have been.
+    went_back: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +71,13 @@ struct State {
 
 impl Objects {
     pub(super) fn new() -> Objects {
-        Objects { state: Mutex::default(), asked: Notify::new(), read: Notify::new(), changed: Notify::new() }
+        let [asked, read, changed, went_back] = [(); 4].map(|()| Notify::new());
+        Objects { state: Mutex::default(), asked, read, changed, went_back }
+    }
+
+    /// Lists all of them anew. A server whose store went back in time tells nothing to those who follow it from a later moment.
+    pub(super) fn read_anew(&self) {
+        self.went_back.notify_waiters();
     }
 
     /// Keeps them in step, for as long as it is polled.
@@ -126,7 +134,10 @@ impl Objects {
                 }
             };
             let began = Instant::now();
-            let following = cluster.follow_custom(kind, from, &mut hear).await.map_err(text)?;
+            let following = tokio::select! {
+                following = cluster.follow_custom(kind, from, &mut hear) => following.map_err(text)?,
+                () = self.went_back.notified() => return Ok(()),
+            };
             if let Some(why) = unreadable {
                 return Err(why);
             }

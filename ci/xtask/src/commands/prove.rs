@@ -7,7 +7,7 @@ use super::companion;
 use crate::cargo;
 use crate::suite::{Guard, Output, Suite};
 
-/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, leader, soak, properties, hostile, retry, or all.
+/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, restore, rival, leader, soak, properties, hostile, retry, or all.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The proof.
@@ -25,6 +25,7 @@ const IN_SUITE: [(&str, &[&str]); 10] = [
     ("kills", &["--times", "20"]),
     ("paused", &[]),
     ("restarts", &[]),
+    ("restore", &["--rounds", "3"]),
     ("rival", &[]),
     ("leader", &["--nodes", "400"]),
     ("properties", &["--cases", "1000"]),

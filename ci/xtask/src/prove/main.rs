@@ -17,6 +17,7 @@ mod leader;
 mod paused;
 mod prefix;
 mod restarts;
+mod restore;
 mod rival;
 mod soak;
 mod trial;
@@ -55,6 +56,8 @@ enum Verb {
     Paused,
     /// kube-apiserver and etcd end and come back while appliers run, twice on an older snapshot; 300 nodes.
     Restarts,
+    /// etcd is restored from snapshots while nodes join, under `watch` and two operators; 8 nodes at a time.
+    Restore(restore::Arguments),
     /// kube-controller-manager gives blocks of the same range to the same nodes, unseen; 800 nodes.
     Rival,
     /// SIGKILL, or SIGSTOP for a while, for the operator that leads while many nodes join; 2,000 nodes.
@@ -84,6 +87,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Kills(arguments) => kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments),
         Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
         Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
+        Verb::Restore(arguments) => restore::run(&tool, nodes.unwrap_or(restore::NODES), seed, arguments),
         Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
         Verb::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Verb::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
