@@ -56,7 +56,8 @@ fn what_is_shown_of_many_faults_is_bounded() {
         let human = diagnostics(&findings, &documents, Detail::Short);
         let report = serde_json::to_string(&finding_documents(&findings, &documents, Detail::Short)).unwrap();
         let news = findings_in_news(&findings).to_string();
-        let markdown = markdown_findings(&finding_documents(&findings, &documents, Detail::Full).findings);
+        let markdown =
+            markdown_findings(&finding_documents(&findings, &documents, Detail::Full).findings, Detail::Full);
         for (form, text, most) in [
             ("human", &human, 16_000),
             ("JSON", &report, 160_000),

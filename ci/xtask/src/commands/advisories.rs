@@ -9,7 +9,9 @@ use crate::cargo;
 pub fn run() -> Result<()> {
     deny_is_there()?;
     if let Err(why) = cargo::run("deny --workspace --all-features fetch db") {
-        println!("skipped: advisories: the list of known vulnerabilities (github.com/RustSec/advisory-db) cannot be fetched: {why}");
+        println!(
+            "skipped: advisories: the list of known vulnerabilities (github.com/RustSec/advisory-db) cannot be fetched: {why}"
+        );
         return Ok(());
     }
     cargo::run("deny --workspace --all-features check --disable-fetch advisories")

@@ -124,7 +124,7 @@ fn of_file(text: &str) -> Vec<Taken> {
         let report = || serde_json::to_string(&finding_documents(&findings, &documents, detail)).unwrap_or_default();
         taken.push(shown(part, report));
     }
-    let markdown = || markdown_findings(&finding_documents(&findings, &documents, Detail::Full).findings);
+    let markdown = || markdown_findings(&finding_documents(&findings, &documents, Detail::Full).findings, Detail::Full);
     taken.push(shown("Markdown", markdown));
     taken.push(shown("news", || findings_in_news(&findings).to_string()));
     taken
