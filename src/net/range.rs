@@ -271,7 +271,7 @@ impl<T: Ord> RangeIndex<T> {
         let leaves = self.reach.len() / 2;
         // Up, to the nearest tree that lies before `end` and reaches so far.
         let mut node = leaves + end;
-        while node % 2 == 0 || !reaches(node - 1) {
+        while node.is_multiple_of(2) || !reaches(node - 1) {
             node /= 2;
             if node == 0 {
                 return None;

@@ -183,7 +183,7 @@ impl SourceCode for Excerpt {
                 Some(newline) => head[newline + 1..].chars().count(),
                 None => column + head.chars().count(),
             };
-            let data = text[bytes.start - start..bytes.end - start].as_bytes();
+            let data = &text.as_bytes()[bytes.start - start..bytes.end - start];
             MietteSpanContents::new_named(name, data, *span, line, column, 1)
         } else {
             let whole = SourceSpan::from((*start, text.len()));
