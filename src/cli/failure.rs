@@ -181,6 +181,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
         | ClusterError::Outdated { .. }
+        | ClusterError::WentBack { .. }
         | ClusterError::Held { .. }
         | ClusterError::Claims(_)
         | ClusterError::ClaimsFull { .. }

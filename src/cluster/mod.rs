@@ -80,6 +80,14 @@ pub enum ClusterError {
         /// The resourceVersion in the list.
         listed: u64,
     },
+    /// Claims of an earlier time than those that were known.
+    #[error("the claims went back from resourceVersion {from} to {to}: was a backup of etcd restored?")]
+    WentBack {
+        /// The version that was known.
+        from: u64,
+        /// That in the list, 0 where there are none.
+        to: u64,
+    },
     /// An answer that makes no sense.
     #[error("the cluster sent something else than a list of {resource}: {message}")]
     Malformed {

@@ -108,6 +108,7 @@ impl State {
             self.claims_written = self.claims_seen();
             self.claims_are_heard_of();
         }
+        self.leave_rollback_to_another();
     }
 
     /// Nothing that we claimed is unheard of, unless it is under way.
@@ -526,6 +527,7 @@ mod tests {
         let node = || Target::Node("n".parse().unwrap());
         for (target, listed) in [(node(), "11"), (Target::Claims, "11"), (node(), "1000"), (Target::Claims, "1000")] {
             let mut state = state();
+            state.begin_term();
             let mut lists = self::state().kinds;
             lists.values_mut().for_each(|kept| kept.begin(listed));
             if target == Target::Claims {
