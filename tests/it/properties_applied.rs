@@ -121,7 +121,7 @@ fn texts((first, second): Shown) -> Vec<String> {
 }
 
 fn rack(node: usize) -> &'static str {
-    if node % 2 == 0 { "a" } else { "b" }
+    if node.is_multiple_of(2) { "a" } else { "b" }
 }
 
 fn name(node: usize) -> String {

@@ -42,7 +42,12 @@ pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)
 
 /// What cargo prints when it is run with these words.
 pub fn output(words: &str) -> Result<String> {
-    let output = cargo().args(words.split_whitespace()).output().context("cargo does not start")?;
+    output_with(words, None)
+}
+
+/// The same with a variable.
+pub fn output_with(words: &str, variable: Option<(&str, &str)>) -> Result<String> {
+    let output = cargo().args(words.split_whitespace()).envs(variable).output().context("cargo does not start")?;
     if !output.status.success() {
         let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         bail!("`cargo {words}` failed:\n{told}{errors}");

@@ -19,7 +19,7 @@ pub struct Arguments {
 
 /// All of them, as the suite runs them: fewer repetitions of those whose repetitions take long. The tests of the model check its
 /// smaller worlds; the large ones take many minutes.
-const IN_SUITE: [(&str, &[&str]); 10] = [
+const IN_SUITE: [(&str, &[&str]); 11] = [
     ("simulate", &["--seeds", "10000"]),
     ("appliers", &[]),
     ("kills", &["--times", "20"]),
@@ -77,7 +77,10 @@ fn cases(name: &str, arguments: &[String], usual: &str) -> Result<String> {
 
 /// A server with random answers, and random patience; the test prints the figures.
 fn retry(cases: &str) -> Result<()> {
-    let told = cargo::output_with("test --test it retry:: -- --nocapture", Some(("RETRY_CASES", cases)))?;
+    let told = cargo::output_with(
+        "test --workspace --all-features --test it retry:: -- --nocapture",
+        Some(("RETRY_CASES", cases)),
+    )?;
     match told.lines().find(|line| line.starts_with("retry: ")) {
         Some(figures) => println!("{figures}"),
         None => bail!("the test prints no figures"),
