@@ -136,6 +136,7 @@ fn an_etcd_that_is_restored_under_a_running_api_server() {
     join(server, &["n9"]);
     server.plane.restart_apiserver(Ending::Terminated).unwrap();
     watching.until("rolled-back", json!({}));
+    server.plane.delete("/api/v1/nodes/n9").unwrap();
     restored.nobody_loses_a_block();
     assert_eq!(watching.end(), 0);
 }
