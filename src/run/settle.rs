@@ -190,6 +190,16 @@ struct Claimed {
     left: Vec<(usize, Change)>,
 }
 
+/// `None` where there is nothing to claim.
+async fn claim_any<C: Cluster>(
+    cluster: &C,
+    ledger: &mut Ledger<'_, C>,
+    batch: &[(usize, Change)],
+    parallelism: NonZeroUsize,
+) -> Option<Result<Claimed, WriteError>> {
+    if batch.is_empty() { None } else { Some(claim(cluster, ledger, batch, parallelism).await) }
+}
+
 async fn claim<C: Cluster>(
     cluster: &C,
     ledger: &mut Ledger<'_, C>,
@@ -228,24 +238,18 @@ async fn round<C: Cluster>(
         let (parallelism, writable) = (sending.parallelism, std::mem::take(&mut claimed));
         let is_alone = writable.is_empty();
         let writing = send(cluster, writable, applied, sending, &mut held_back);
-        let claiming = async {
-            match batch.is_empty() {
-                true => None,
-                false => Some(claim(cluster, &mut ledger, &batch, parallelism).await),
-            }
-        };
-        let (done, outcome) = join(writing, claiming).await;
+        let (done, outcome) = join(writing, claim_any(cluster, &mut ledger, &batch, parallelism)).await;
         ledger.settle(node_changes(done.iter()));
         if let Err(error) = save(cluster, applied, sending).await {
             return Some(error);
         }
         match outcome {
+            Some(Ok(Claimed { left, .. })) if is_alone && left.len() == batch.len() => {
+                let full = ledger.full();
+                ledger.close().await;
+                return Some(full);
+            }
             Some(Ok(Claimed { writable, beaten, refused, left })) => {
-                if is_alone && left.len() == batch.len() {
-                    let full = ledger.full();
-                    ledger.close().await;
-                    return Some(full);
-                }
                 refused.into_iter().for_each(|(place, why)| applied.outcomes[place].1 = Outcome::Refused(why));
                 beaten.into_iter().for_each(|(place, why)| applied.supersede(place, &why));
                 left.into_iter().rev().for_each(|change| due.push_front(change));
