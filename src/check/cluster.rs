@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::files::pinned_pools;
 use crate::desired::{Desired, Pool};
-use crate::model::{AddressPoolName, Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use crate::model::{AddressPoolName, Finding, Labels, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use crate::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
 use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource, range_setting};
 
@@ -18,7 +18,8 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
         return vec![finding.help("check that it is the cluster that you mean")];
     }
     let pinned = pinned_pools(desired);
-    let matches = |pool: &Pool| observed.nodes.values().any(|node| pool.selector.matches(&node.labels));
+    let labels = distinct_labels(desired, observed);
+    let matches = |pool: &Pool| labels.iter().any(|labels| pool.selector.matches(labels));
     let finding = |pool: &Pool| {
         let message = format!("pool `{}` matches no node: {}", pool.name, pool.selector);
         let finding = warning("pool-without-nodes", message).about(ObjectRef::pool(&pool.name));
@@ -28,6 +29,16 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
     let is_told = |pool: &Pool| pool.selector.contradiction().is_some();
     let pools = desired.pools.values().filter(|pool| !pinned.contains(&pool.name) && !is_told(pool) && !matches(pool));
     pools.map(finding).collect()
+}
+
+/// Labels of all nodes, as far as selectors of pools look at them, each set once: there are few, however many nodes.
+fn distinct_labels(desired: &Desired, observed: &Observed) -> BTreeSet<Labels> {
+    let keys: BTreeSet<&str> = desired.pools.values().flat_map(|pool| pool.selector.keys()).collect();
+    let of_node = |labels: &Labels| -> Labels {
+        let looked_at = labels.iter().filter(|(key, _)| keys.contains(key.as_str()));
+        looked_at.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    observed.nodes.values().map(|node| of_node(&node.labels)).collect()
 }
 
 /// Pools that reach into addresses which something else uses.
