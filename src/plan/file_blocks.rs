@@ -61,11 +61,11 @@ impl<'d> FileBlocks<'d> {
         if let Some(other) = self.pinned_to_other(&node.name, block) {
             return Some(MisplacedReason::PinnedToOther(other.clone()));
         }
-        let is_selected = match pin {
-            Some(pin) => pin.pool == pool.name,
-            None => pool.selector.matches(&node.labels),
-        };
-        (!is_selected).then_some(MisplacedReason::NotSelected)
+        match pin {
+            Some(pin) if pin.pool != pool.name => Some(MisplacedReason::PinnedElsewhere(pin.pool.clone())),
+            Some(_) => None,
+            None => (!pool.selector.matches(&node.labels)).then_some(MisplacedReason::NotSelected),
+        }
     }
 
     /// The same for a block that the node does not have yet: a disabled pool keeps what it gave, and gives nothing.

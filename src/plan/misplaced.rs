@@ -42,6 +42,8 @@ pub enum MisplacedReason {
     InNoPool,
     /// The selector of the block's pool does not match the node.
     NotSelected,
+    /// The node is pinned into this other pool, which gives the family that the pin leaves out.
+    PinnedElsewhere(PoolName),
     /// The pool gives blocks of this size.
     OtherBlockSize(BlockSize),
     /// The pool reserves addresses of the block.
@@ -73,6 +75,7 @@ impl MisplacedReason {
             MisplacedReason::NotSelected => {
                 "fix the labels or the selector, pin the nodes with NodeAssignments, or drain and re-create them"
             }
+            MisplacedReason::PinnedElsewhere(_) => "name this block in the pin, too, or drain and re-create the node",
             MisplacedReason::OtherBlockSize(_) => "restore `blockSize`, or drain and re-create the nodes",
             MisplacedReason::Reserved | MisplacedReason::Excluded => {
                 "give these addresses back to the pool, or drain and re-create the nodes"
@@ -96,6 +99,7 @@ impl fmt::Display for MisplacedReason {
         match self {
             MisplacedReason::InNoPool => f.write_str("in no pool"),
             MisplacedReason::NotSelected => f.write_str("the pool does not select the node"),
+            MisplacedReason::PinnedElsewhere(pool) => write!(f, "the node is pinned into pool {pool}"),
             MisplacedReason::OtherBlockSize(size) => write!(f, "the pool gives {size} blocks"),
             MisplacedReason::Reserved => f.write_str("the pool reserves these addresses"),
             MisplacedReason::Excluded => f.write_str("the Policy excludes these addresses"),

@@ -159,6 +159,7 @@ fn a_pair_of_two_pools_and_a_block_of_a_pin_are_named() {
     let nodes = [
         node("n1", "a", r#""podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24","fd01::/64"]"#),
         node("n2", "a", r#""podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24","fd00::/64"]"#),
+        node("n3", "a", r#""podCIDR":"10.0.2.0/24","podCIDRs":["10.0.2.0/24","fd01:0:0:1::/64"]"#),
     ];
     let settings = format!(r#"{KUBERNETES},"enable-ipv6":"true""#);
     let pools = [
@@ -171,7 +172,7 @@ fn a_pair_of_two_pools_and_a_block_of_a_pin_are_named() {
     let folder = Folder::new(&[
         ("cluster.json", &cluster("1.19.3", &settings, &nodes)),
         ("pools/a.yaml", &pools.join("---\n")),
-        ("pools/pin.yaml", &pin("n9", "10.0.1.0/24")),
+        ("pools/pin.yaml", &[pin("n9", "10.0.1.0/24"), pin("n3", "10.0.2.0/24")].join("---\n")),
     ]);
     let codes: Vec<String> = plan(&folder)["misplaced"]
         .as_array()
@@ -188,6 +189,7 @@ fn a_pair_of_two_pools_and_a_block_of_a_pin_are_named() {
         .collect();
     assert!(codes.contains(&"n2 10.0.1.0/24 pinned-to-other".to_owned()), "{codes:?}");
     assert!(codes.contains(&"n1 fd01::/64 pair-of-two-pools".to_owned()), "{codes:?}");
+    assert!(codes.contains(&"n3 fd01:0:0:1::/64 pinned-elsewhere".to_owned()), "{codes:?}");
 }
 
 #[test]
