@@ -7,6 +7,7 @@ use super::findings::cut;
 use super::human::{Detail, limit};
 use super::table;
 use super::text::{Paint, count, printable};
+use super::told::{IN_REPORT, OmittedDocument, first};
 use crate::doctor::Conclusion;
 use crate::model::{Finding, FindingGroup, Origin, Severity, grouped};
 
@@ -19,7 +20,10 @@ pub struct ExaminationDocument {
     format_version: &'static str,
     cluster: Vec<ConclusionDocument>,
     summary: Summary,
+    /// A hundred entries of each rule, or all where everything was asked for.
     findings: Vec<ExaminationFinding>,
+    /// The others by rule.
+    omitted: Vec<OmittedDocument>,
 }
 
 #[derive(Debug, Serialize)]
@@ -41,7 +45,7 @@ struct Summary {
 struct ExaminationFinding {
     rule: &'static str,
     severity: &'static str,
-    /// How many findings this entry stands for: those of one rule with one place in the files and one way out.
+    /// How many findings this entry stands for: those of one rule with one place in the files, one consequence and one way out.
     count: usize,
     /// `Kind/name` of the first object that it is about, where there is one.
     subject: Option<String>,
@@ -50,7 +54,7 @@ struct ExaminationFinding {
     other_subjects: Vec<String>,
     /// How many objects it is about, listed or not.
     subject_count: usize,
-    /// Of several findings, of the first one, as is the consequence.
+    /// Of several findings, of the first one.
     message: String,
     /// Of the others, as many as objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -77,6 +81,7 @@ impl ExaminationDocument {
                 Severity::Info => summary.info += 1,
             }
         }
+        let (shown, omitted) = first(grouped(findings), if detail == Detail::Full { usize::MAX } else { IN_REPORT });
         let conclusion = |conclusion: &Conclusion| ConclusionDocument {
             about: conclusion.about,
             value: conclusion.value.clone(),
@@ -87,7 +92,8 @@ impl ExaminationDocument {
             format_version: FORMAT_VERSION,
             cluster: conclusions.iter().map(conclusion).collect(),
             summary,
-            findings: grouped(findings).iter().map(|group| ExaminationFinding::new(group, detail)).collect(),
+            findings: shown.iter().map(|group| ExaminationFinding::new(group, detail)).collect(),
+            omitted,
         }
     }
 }

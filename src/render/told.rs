@@ -12,7 +12,7 @@ use crate::model::{Finding, FindingGroup, Rule, Severity, grouped};
 use crate::plan::FindingDocument;
 
 /// Findings of one rule in a report.
-const IN_REPORT: usize = 100;
+pub(super) const IN_REPORT: usize = 100;
 
 /// Findings of one rule in a line of news.
 const IN_NEWS: usize = 10;
@@ -38,7 +38,7 @@ pub struct OmittedDocument {
 }
 
 /// What is counted by severity and rule.
-trait Counted {
+pub(super) trait Counted {
     fn rule(&self) -> (Severity, Rule);
     fn findings(&self) -> usize;
 }
@@ -64,7 +64,7 @@ impl Counted for FindingGroup<'_> {
 }
 
 /// The first ones of each severity and rule, and the numbers of the others.
-fn first<T: Counted>(all: impl IntoIterator<Item = T>, most: usize) -> (Vec<T>, Vec<OmittedDocument>) {
+pub(super) fn first<T: Counted>(all: impl IntoIterator<Item = T>, most: usize) -> (Vec<T>, Vec<OmittedDocument>) {
     let (mut entries, mut omitted) = (BTreeMap::new(), BTreeMap::new());
     let mut is_shown = |one: &T| {
         let of_rule: &mut usize = entries.entry(one.rule()).or_default();

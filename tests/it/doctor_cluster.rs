@@ -17,13 +17,22 @@ pub fn rules(report: &Value) -> BTreeSet<String> {
 pub fn told(report: &Value, rule: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
-    findings.map(|finding| (text(&finding["message"]), text(&finding["consequence"]))).collect()
+    let of_entry = |finding: &Value| {
+        let further = finding["further_messages"].as_array().into_iter().flatten();
+        let messages = std::iter::once(&finding["message"]).chain(further);
+        messages.map(|message| (text(message), text(&finding["consequence"]))).collect::<Vec<_>>()
+    };
+    findings.flat_map(of_entry).collect()
 }
 
-/// The severity of the findings of a rule.
+/// The severity of each finding of a rule.
 pub fn severities(report: &Value, rule: &str) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
-    findings.map(|finding| finding["severity"].as_str().unwrap().to_owned()).collect()
+    let of_entry = |finding: &Value| {
+        let count = usize::try_from(finding["count"].as_u64().unwrap()).unwrap();
+        vec![finding["severity"].as_str().unwrap().to_owned(); count]
+    };
+    findings.flat_map(of_entry).collect()
 }
 
 /// Which healthy cluster is broken.
