@@ -86,6 +86,8 @@ impl Claims {
                 Fate::Pending => {
                     claims.in_flight.insert(*block, claim.clone());
                 }
+                // A store that went back may bring the claim of an earlier holder; the block rests after the later one.
+                Fate::Orphaned if claims.resting.get(block).is_some_and(|resting| resting.node != claim.node) => {}
                 Fate::Orphaned => claims.rest(*block, &claim.node, now, rest),
                 Fate::Shown | Fate::Missed => {}
             }
@@ -186,6 +188,17 @@ mod tests {
         assert_eq!(texts(left.in_flight.keys().collect()), ["10.0.0.0/24", "10.0.4.0/24", "10.0.8.0/24"]);
         assert_eq!(texts(left.resting.keys().collect()), ["10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24"]);
         assert!(left.in_force(witness, now.saturating_add(REST).unwrap(), REST).resting.is_empty());
+    }
+
+    #[test]
+    fn a_claim_of_an_earlier_holder_does_not_end_the_rest_after_the_later_one() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut claims = Claims::default();
+        claims.in_flight.insert(block("10.0.0.0/24"), claim("n", "older", version("4")));
+        claims.rest(block("10.0.0.0/24"), &"later".parse().unwrap(), now, REST);
+        let left = claims.in_force(witness, now, REST);
+        let holders: Vec<&str> = left.held().map(|(_, node)| node.as_str()).collect();
+        assert_eq!(holders, ["later"]);
     }
 
     #[test]

@@ -228,7 +228,8 @@ impl<'p> Planner<'p> {
     fn kept(&self, others: &Others<'_>, never: &[Range]) -> BTreeMap<&'p NodeName, Vec<Block>> {
         let mut kept: BTreeMap<&NodeName, Vec<Block>> = BTreeMap::new();
         for (block, node) in self.claims.held() {
-            let is_free = others.keeper(block, node).is_none() && !others.uses(block);
+            let is_of_another = others.keeper(block, node).is_some() || others.claimant(block, node).is_some();
+            let is_free = !is_of_another && !others.uses(block);
             if is_free && !never.iter().any(|range| range.overlaps(&block.range())) {
                 kept.entry(node).or_default().push(block);
             }
