@@ -13,16 +13,15 @@ pub struct FindingGroup<'f> {
     pub further: Vec<&'f Finding>,
 }
 
-/// Findings have one cause if they have the same rule, the same place in the files, the same consequence and the same way out.
-type Cause<'f> = (Severity, Rule, Option<&'f Origin>, &'f str, &'f str);
+/// Findings have one cause if they have the same rule, the same place in the files and the same way out.
+type Cause<'f> = (Severity, Rule, Option<&'f Origin>, &'f str);
 
 /// Groups findings by cause, in the order of their first ones.
 pub fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
     let mut groups: Vec<FindingGroup<'_>> = Vec::new();
     let mut places: BTreeMap<Cause<'_>, usize> = BTreeMap::new();
     for finding in findings {
-        let Finding { severity, rule, origin, consequence, help, .. } = finding;
-        let cause = (*severity, *rule, origin.as_ref(), consequence.as_str(), help.as_str());
+        let cause = (finding.severity, finding.rule, finding.origin.as_ref(), finding.help.as_str());
         match places.get(&cause) {
             Some(place) => groups[*place].further.push(finding),
             None => {

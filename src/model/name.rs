@@ -68,6 +68,13 @@ macro_rules! name {
     };
 }
 
+impl NodeName {
+    /// A name that no node has: what is kept for it is kept from all (RFC 2606 reserves `invalid`).
+    pub fn nobody() -> NodeName {
+        NodeName("nobody.cilium-ipam.invalid".into())
+    }
+}
+
 name! {
     /// Name of an `IPPool`.
     PoolName

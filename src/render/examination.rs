@@ -45,7 +45,7 @@ struct Summary {
 struct ExaminationFinding {
     rule: &'static str,
     severity: &'static str,
-    /// How many findings this entry stands for: those of one rule with one place in the files, one consequence and one way out.
+    /// How many findings this entry stands for: those of one rule with one place in the files and one way out.
     count: usize,
     /// `Kind/name` of the first object that it is about, where there is one.
     subject: Option<String>,
@@ -61,8 +61,11 @@ struct ExaminationFinding {
     further_messages: Vec<String>,
     /// What was seen that shows it, of the first few or of all.
     evidence: Vec<String>,
-    /// What comes of it.
+    /// What comes of it; of several findings, of the first one.
     consequence: String,
+    /// What comes of the others, in the order of their messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further_consequences: Vec<String>,
     /// The way out.
     fix: String,
     /// `file:line` of the directory, where it is about a file.
@@ -101,6 +104,7 @@ impl ExaminationDocument {
 impl ExaminationFinding {
     fn new(group: &FindingGroup<'_>, detail: Detail) -> ExaminationFinding {
         let (first, subjects) = (group.first, group.subjects());
+        let listed = || group.findings().take(limit(detail));
         let mut names = subjects.iter().take(limit(detail)).map(ToString::to_string);
         ExaminationFinding {
             rule: first.rule.0,
@@ -110,9 +114,10 @@ impl ExaminationFinding {
             other_subjects: names.collect(),
             subject_count: subjects.len(),
             message: first.message.clone(),
-            further_messages: group.findings().take(limit(detail)).skip(1).map(|one| one.message.clone()).collect(),
-            evidence: group.findings().take(limit(detail)).flat_map(|one| one.evidence.iter().cloned()).collect(),
+            further_messages: listed().skip(1).map(|one| one.message.clone()).collect(),
+            evidence: listed().flat_map(|one| one.evidence.iter().cloned()).collect(),
             consequence: first.consequence.clone(),
+            further_consequences: listed().skip(1).map(|one| one.consequence.clone()).collect(),
             fix: first.help.clone(),
             origin: first.origin.as_ref().map(Origin::to_string),
         }

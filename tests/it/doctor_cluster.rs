@@ -18,9 +18,12 @@ pub fn told(report: &Value, rule: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
     let of_entry = |finding: &Value| {
-        let further = finding["further_messages"].as_array().into_iter().flatten();
-        let messages = std::iter::once(&finding["message"]).chain(further);
-        messages.map(|message| (text(message), text(&finding["consequence"]))).collect::<Vec<_>>()
+        let all = |first: &str, further: &str| -> Vec<String> {
+            let further = finding[further].as_array().into_iter().flatten();
+            std::iter::once(&finding[first]).chain(further).map(text).collect()
+        };
+        let consequences = all("consequence", "further_consequences");
+        all("message", "further_messages").into_iter().zip(consequences).collect::<Vec<_>>()
     };
     findings.flat_map(of_entry).collect()
 }

@@ -36,11 +36,20 @@ pub(super) fn between(old: &Kinds, new: &Kinds, written: &[(Block, NodeName)], w
     }
     let claimed = claims(old);
     let claimed = claimed.held().map(|(block, node)| (block, node.clone()));
-    // What is claimed or rests came after what is shown: where two nodes are told, it is the later one that may hold it.
-    let mut forgotten = holdings(old).chain(claimed).chain(written.iter().cloned()).collect();
+    let mut forgotten = BTreeMap::new();
+    let known = holdings(old).chain(claimed).chain(written.iter().cloned());
+    known.for_each(|(block, node)| note(&mut forgotten, block, node));
     leave_out_shown(new, &mut forgotten);
     let reached = |kinds: &Kinds| kinds.values().map(|kept| kept.reached).max().unwrap_or_default();
     Some(Rollback { from: reached(old), to: reached(new), forgotten })
+}
+
+/// Adds a block that a node may hold. One that two nodes may hold, as when an earlier restore brought a Node back with a block that had
+/// moved on, is kept from both.
+pub(super) fn note(forgotten: &mut BTreeMap<Block, NodeName>, block: Block, node: NodeName) {
+    let before = forgotten.get(&block).filter(|before| **before != node);
+    let node = if before.is_some() { NodeName::nobody() } else { node };
+    forgotten.insert(block, node);
 }
 
 /// Takes away what its node shows by now. That another one shows it says nothing: that may be of before the backup, and go.
@@ -187,6 +196,14 @@ mod tests {
             ["10.0.0.0/24 n"],
             "its other half is not shown"
         );
+    }
+
+    #[test]
+    fn a_block_that_two_nodes_may_hold_is_for_neither() {
+        let claimed = r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"m","free_at":"2999-01-01T00:00:00Z"}]}"#;
+        let old = kinds(10, &[node("n", 5, "10.0.0.0/24")], claimed);
+        let rollback = between(&old, &kinds(3, &[], NONE), &[], Writes::Kept);
+        assert_eq!(forgotten(rollback), [format!("10.0.0.0/24 {}", NodeName::nobody())]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl State {
         let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen, writes) else { return };
         // What was forgotten at an earlier one is not quarantined yet.
         for (block, node) in self.rollback.take().into_iter().flat_map(|earlier| earlier.forgotten) {
-            rollback.forgotten.entry(block).or_insert(node);
+            rollback::note(&mut rollback.forgotten, block, node);
         }
         self.rollback = Some(rollback);
     }
