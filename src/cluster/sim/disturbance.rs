@@ -131,10 +131,10 @@ impl World {
         }
     }
 
-    /// Only where the agent would not notice: elsewhere it puts back what it has.
+    /// Only where no agent has started with it: elsewhere it puts back what it has.
     fn delete_cilium_node(&mut self, name: String) {
         let key = (ObservedKind::CiliumNode, name);
-        if self.is_cluster_pool() && self.objects.contains_key(&key) {
+        if self.is_cluster_pool() && self.objects.contains_key(&key) && self.machine_lets_go(&key.1) {
             self.remove(&key);
         }
     }

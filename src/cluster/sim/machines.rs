@@ -81,6 +81,17 @@ impl World {
         }
     }
 
+    /// What its CiliumNode shows is used by nobody, and the machine forgets it. Says whether that is so: an agent that has started with it
+    /// goes on to use it.
+    pub(super) fn machine_lets_go(&mut self, name: &str) -> bool {
+        let of_node = self.objects.get(&node_key(name)).map(blocks).unwrap_or_default();
+        let Some(machine) = self.machines.get_mut(name) else { return true };
+        if machine.runs.is_empty() {
+            machine.holds = of_node.into_iter().collect();
+        }
+        machine.runs.is_empty()
+    }
+
     /// Its agent has started, with what its CiliumNode shows.
     pub(super) fn agent_runs(&mut self, name: &str) {
         let shown = self.objects.get(&(ObservedKind::CiliumNode, name.to_owned())).map(blocks).unwrap_or_default();
