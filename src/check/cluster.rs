@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use super::files::pinned_pools;
 use crate::desired::{Desired, Pool};
-use crate::model::{AddressPoolName, Finding, Labels, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use crate::model::{AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use crate::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
-use crate::observed::{FamilyUse, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource, range_setting};
+use crate::observed::{
+    FamilyUse, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource, range_setting,
+};
 
 fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
@@ -95,7 +97,20 @@ pub fn overlapping_holders<'o>(mut holders: Vec<Holder<'o>>) -> Vec<(Holder<'o>,
 
 /// Nodes that show the same or overlapping blocks already.
 pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding> {
-    let shown: Vec<Holder<'_>> = observed.shown_blocks().collect();
+    // There nobody reads Nodes, and kube-controller-manager may fill them from the same range.
+    let lives_in_cilium_node =
+        matches!(observed.cilium.mode(), ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool));
+    let shown: Vec<Holder<'_>> = match lives_in_cilium_node {
+        true => observed
+            .cilium_nodes
+            .values()
+            .flat_map(|node| {
+                let allocated = node.allocated.iter().flat_map(|(_, blocks)| blocks);
+                node.pod_cidrs.iter().chain(allocated).map(move |block| (&node.name, *block))
+            })
+            .collect(),
+        false => observed.shown_blocks().collect(),
+    };
     let pairs = overlapping_holders(shown);
     let finding = |((first, first_block), (second, second_block)): ((&NodeName, Block), (&NodeName, Block))| {
         let message =

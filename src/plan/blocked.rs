@@ -74,6 +74,8 @@ pub enum BlockedReason {
     PinFamilyOff(Family),
     /// The block that the node shows is shown by another node too.
     HeldTwice(Block, NodeName),
+    /// Of the wide block that the node shows, this plan gives a part to another node.
+    GivenToAnother(Block, NodeName),
     /// The block that the node shows overlaps addresses that something else uses.
     HeldNotFree(Block),
     /// The block is claimed for another node, or rests after it.
@@ -214,6 +216,9 @@ impl fmt::Display for BlockedReason {
                 write!(f, "its pin has an {family} block, but Cilium has {family} switched off")
             }
             BlockedReason::HeldTwice(block, node) => write!(f, "it shows {block}, which node {node} shows too"),
+            BlockedReason::GivenToAnother(block, node) => {
+                write!(f, "it shows {block}, which no agent reads, and a part of it goes to node {node}")
+            }
             BlockedReason::HeldNotFree(block) => {
                 write!(f, "it shows {block}, which overlaps addresses that something else uses")
             }
@@ -356,6 +361,7 @@ impl BlockedReason {
             }
             BlockedReason::PinFamilyOff(family) => format!("switch {family} on in cilium-config, or take the block out of the pin"),
             BlockedReason::HeldTwice(..) => "find out which of the two has pods in it, and clear the field of the other one".into(),
+            BlockedReason::GivenToAnother(..) => "clear the field, and the node gets a block of its pool; if its Pods have addresses of it, reserve the block in its pool first".into(),
             BlockedReason::HeldNotFree(_) => "clear the field, and the node gets a block of its pool".into(),
             BlockedReason::SpokenFor(..) => "wait for the other apply, or until the block has rested (`quarantine` in the Policy), and plan again".into(),
             BlockedReason::PinHeldBy(_, node) => format!("pin another block, or free it by removing node {node}"),

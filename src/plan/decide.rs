@@ -155,8 +155,11 @@ impl<'p> Planner<'p> {
         let pod_pools::PodPoolPlan { changes, blocked, unchanged } = pod_pools::plan(self.desired, self.observed);
         let nodes = self.observed.nodes.keys().filter(|name| !self.desired.pins.contains_key(*name));
         let files = FileBlocks::new(self.desired);
-        let misplaced =
-            self.observed.nodes.values().flat_map(|node| misplaced::of_pod_pools(&files, self.observed, node));
+        let withheld = Withheld::new(self.observed, &self.supply);
+        let foreign = foreign(self.desired, self.observed, &withheld);
+        let foreign = RangeIndex::new(foreign.into_iter().map(|range| (range, ())));
+        let of_node = |node| misplaced::of_pod_pools(&files, &foreign, self.observed, node);
+        let misplaced: Vec<_> = self.observed.nodes.values().flat_map(|node| of_node(node)).collect();
         self.plan.misplaced.extend(misplaced);
         self.plan.unchanged.extend(nodes.cloned().map(Target::Node));
         self.plan.unchanged.extend(unchanged);

@@ -61,9 +61,14 @@ pub struct FieldDrift {
 pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
     let held = observed.holds(node);
     for family in Family::BOTH {
+        // A setting of the node outweighs what its Node shows.
+        let is_set = held.get(family).is_some_and(|holding| holding.field == HoldingField::Setting);
         let held = held.get(family).map(|holding| holding.block);
         let Some(expected) = pin.and_then(|pin| pin.blocks.get(family).copied()).or(held) else { continue };
         for (field, seen) in shown(observed, node, family).filter(|(_, seen)| *seen != expected) {
+            if is_set && field != HoldingField::CiliumNode && held == Some(expected) {
+                continue;
+            }
             let author = author(observed, &node.name, field);
             drift.push(Drift::Field(FieldDrift { node: node.name.clone(), field, expected, seen, author }));
         }

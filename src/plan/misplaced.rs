@@ -12,9 +12,9 @@ use strum::{IntoStaticStr, VariantNames};
 use super::file_blocks::FileBlocks;
 use super::others::Others;
 use crate::alloc::{PoolId, Supply};
-use crate::desired::{Desired, Pool};
+use crate::desired::{Desired, Pin, Pool};
 use crate::model::{NodeName, Origin, PerFamily, PoolName};
-use crate::net::{Block, BlockSize, Family};
+use crate::net::{Block, BlockSize, Family, RangeIndex};
 use crate::observed::{FamilyUse, Holding, HoldingField, Node, Observed};
 
 /// A held block that the files would not give its node today.
@@ -54,6 +54,8 @@ pub enum MisplacedReason {
     PinnedToOther(NodeName),
     /// The node's block of the other family is of this pool, which gives blocks of both.
     PairOfTwoPools(PoolName),
+    /// Cilium gave it of a `CiliumPodIPPool` of this other name.
+    GivenByOtherPool(String),
     /// The pool gives no new blocks. A node that holds one already is in its place.
     PoolDisabled,
     /// Something other than the Pods of nodes uses addresses of the block.
@@ -84,6 +86,7 @@ impl MisplacedReason {
                 "pin another block, or drain and re-create this node so that the pinned one can have it"
             }
             MisplacedReason::PairOfTwoPools(_) => "drain and re-create the nodes: they get both blocks of one pool",
+            MisplacedReason::GivenByOtherPool(_) => "move the CIDR back to that pool, or drain and re-create the nodes",
             MisplacedReason::PoolDisabled => "enable the pool, or clear the field that shows the block",
             MisplacedReason::UsedByOthers => "move what uses these addresses, or drain and re-create the nodes",
             MisplacedReason::BetterPool(_) => {
@@ -107,6 +110,7 @@ impl fmt::Display for MisplacedReason {
             MisplacedReason::PairOfTwoPools(pool) => {
                 write!(f, "the node's other block is of pool {pool}, which gives both")
             }
+            MisplacedReason::GivenByOtherPool(pool) => write!(f, "Cilium gave it of pool {}", pool.escape_debug()),
             MisplacedReason::PoolDisabled => f.write_str("the pool is disabled"),
             MisplacedReason::UsedByOthers => f.write_str("something else uses these addresses"),
             MisplacedReason::BetterPool(pool) => write!(f, "pool {pool} comes first and has room"),
@@ -155,14 +159,23 @@ impl<'p> Placement<'p> {
         for holding in held.iter() {
             let family = holding.block.family();
             let is_pinned = pin.is_some_and(|pin| pin.blocks.get(family).is_some());
-            if is_pinned || !self.families.contains(&family) {
+            if !self.families.contains(&family) {
                 continue;
             }
-            let reason = self.of_block(node, holding.block, candidates).or_else(|| self.of_pair(node, &held, holding));
+            let reason = match is_pinned {
+                true => self.of_pinned(pin, holding.block),
+                false => self.of_block(node, holding.block, candidates).or_else(|| self.of_pair(node, &held, holding)),
+            };
             misplaced
                 .extend(reason.map(|reason| misplaced_block(self.files, node, holding.block, holding.field, reason)));
         }
         misplaced
+    }
+
+    /// A pin may lie in what its pool reserves, and not in what something else uses.
+    fn of_pinned(&self, pin: Option<&Pin>, block: Block) -> Option<MisplacedReason> {
+        let is_it = pin.is_some_and(|pin| pin.blocks.get(block.family()) == Some(&block));
+        (is_it && self.others.uses(block)).then_some(MisplacedReason::UsedByOthers)
     }
 
     fn of_block(&mut self, node: &Node, block: Block, candidates: &Arc<[PoolId]>) -> Option<MisplacedReason> {
@@ -180,7 +193,8 @@ impl<'p> Placement<'p> {
     /// itself leads nowhere.
     fn of_pair(&self, node: &Node, held: &PerFamily<Holding>, holding: &Holding) -> Option<MisplacedReason> {
         let family = holding.block.family();
-        let other = held.iter().find(|other| other.block.family() != family)?;
+        let is_used = |other: &&Holding| self.families.contains(&other.block.family());
+        let other = held.iter().filter(is_used).find(|other| other.block.family() != family)?;
         let (own, of_other) = (self.files.pool_of(holding.block)?, self.files.pool_of(other.block)?);
         let gives_both = |pool: &Pool| Family::BOTH.iter().all(|family| pool.block_size.get(*family).is_some());
         let leads = family == Family::Ipv6 || !gives_both(own);
@@ -202,13 +216,19 @@ impl<'p> Placement<'p> {
 }
 
 /// In ipam `multi-pool`: what Cilium's operator gave a node of pools that the files do not have, or have otherwise.
-pub(super) fn of_pod_pools(files: &FileBlocks<'_>, observed: &Observed, node: &Node) -> Vec<Misplaced> {
+pub(super) fn of_pod_pools(
+    files: &FileBlocks<'_>,
+    foreign: &RangeIndex<()>,
+    observed: &Observed,
+    node: &Node,
+) -> Vec<Misplaced> {
     let allocated = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|node| &node.allocated);
     let blocks = allocated.flat_map(|(pool, blocks)| blocks.iter().map(move |block| (pool, *block)));
     let of_block = |(pool, block): (&String, Block)| {
         let reason = match files.giver(block) {
-            Ok(giver) if giver.name.as_str() == pool => return None,
-            Ok(_) => MisplacedReason::InNoPool,
+            Ok(giver) if giver.name.as_str() != pool => MisplacedReason::GivenByOtherPool(pool.clone()),
+            Ok(_) if foreign.overlapping(&block.range()).next().is_some() => MisplacedReason::UsedByOthers,
+            Ok(_) => return None,
             Err(reason) => reason,
         };
         Some(misplaced_block(files, node, block, HoldingField::Allocated, reason))

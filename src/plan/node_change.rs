@@ -95,10 +95,18 @@ impl<'p> NodeChanges<'p> {
                     None => self.source_of(&assigned),
                 });
             }
-            Outcome::Short { passed_over } if blocks.is_empty() || is_left_short(&passed_over) => {
+            Outcome::Short { passed_over }
+                if blocks.is_empty() || is_left_short(&passed_over) || self.waits_for_family(&blocks) =>
+            {
                 return Err(self.exhausted(&passed_over));
             }
             Outcome::NoPool if blocks.is_empty() => return Err(BlockedReason::NoPool),
+            Outcome::NothingNeeded if blocks.is_empty() => {
+                let used = |family: &Family| self.observed.cilium.use_of(*family) != FamilyUse::Off;
+                if let Some(family) = Family::BOTH.into_iter().find(used) {
+                    return Err(BlockedReason::FamilyMissing(family));
+                }
+            }
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
         }
         let change = self.write(node, &held, &blocks, source)?;
@@ -107,6 +115,12 @@ impl<'p> NodeChanges<'p> {
         };
         allocated.iter().for_each(|block| chosen.offer(*block));
         Ok(Some(NodeChange { needs_approval: self.unapproved(node, &held, &change, &chosen), ..change }))
+    }
+
+    /// Whether an agent with these blocks would wait for one of another family.
+    fn waits_for_family(&self, blocks: &PerFamily<Block>) -> bool {
+        let is_required = |family: &Family| self.observed.cilium.use_of(*family) == FamilyUse::Required;
+        Family::BOTH.iter().any(|family| is_required(family) && blocks.get(*family).is_none())
     }
 
     /// Blocks that the change puts where they were not, and that neither the files nor an administrator of the node chose: those that
@@ -147,7 +161,7 @@ impl<'p> NodeChanges<'p> {
             return Err(BlockedReason::NoIdentity);
         }
         let edit = self.paths.by_node_config(node, blocks)?;
-        let (before, after) = before_and_after(node, held, &edit);
+        let (before, after) = before_and_after(self.observed, node, held, &edit);
         let from = before.first().copied();
         let change = NodeChange {
             action: Action::Update,
@@ -196,7 +210,7 @@ impl<'p> NodeChanges<'p> {
         }
         let action = if source.is_some() { Action::Assign } else { Action::Update };
         let source = source.unwrap_or_else(|| self.source_of_held(held));
-        let (before, after) = before_and_after(node, held, &edit);
+        let (before, after) = before_and_after(self.observed, node, held, &edit);
         let hazard = self.hazard(node, held, blocks);
         let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
         let Source { pool, origin, reason } = source;
@@ -210,8 +224,10 @@ impl<'p> NodeChanges<'p> {
     /// What a node shows in one field may be wrong. A write makes it real, so it must be free of others like a new block, and of what
     /// this plan gives to others.
     fn refuse_conflicts(&self, change: NodeChange, allocated: &PerFamily<Block>) -> Result<NodeChange, BlockedReason> {
-        let rival = self.others.conflict(&change, allocated).or_else(|| self.given_to_another(&change));
-        match rival {
+        if let Some((block, other)) = self.given_to_another(&change) {
+            return Err(BlockedReason::GivenToAnother(block, other));
+        }
+        match self.others.conflict(&change, allocated) {
             None => Ok(change),
             Some((block, Rival::Holder(other))) => Err(BlockedReason::HeldTwice(block, other)),
             Some((block, Rival::Claimant(other))) => Err(BlockedReason::SpokenFor(block, other)),
@@ -219,12 +235,12 @@ impl<'p> NodeChanges<'p> {
         }
     }
 
-    fn given_to_another(&self, change: &NodeChange) -> Option<(Block, Rival)> {
+    fn given_to_another(&self, change: &NodeChange) -> Option<(Block, NodeName)> {
         let another = |block: &Block| {
             let given = self.given.overlapping(&block.range()).map(|(_, node)| *node);
             given.filter(|node| **node != change.node).min()
         };
-        change.new_blocks().into_iter().find_map(|block| Some((block, Rival::Claimant(another(&block)?.clone()))))
+        change.new_blocks().into_iter().find_map(|block| Some((block, another(&block)?.clone())))
     }
 
     /// An agent that runs has its blocks already and does not look again; one that waits for its first takes it at once
@@ -268,7 +284,12 @@ fn is_left_short(passed_over: &[(PoolId, PassedOver)]) -> bool {
     passed_over.iter().any(|(_, why)| matches!(why, PassedOver::Lacks(_) | PassedOver::Full))
 }
 
-fn before_and_after(node: &Node, held: &PerFamily<Holding>, edit: &Edit) -> (Vec<Block>, Vec<Block>) {
+fn before_and_after(
+    observed: &Observed,
+    node: &Node,
+    held: &PerFamily<Holding>,
+    edit: &Edit,
+) -> (Vec<Block>, Vec<Block>) {
     match edit {
         Edit::NodeSpec { pod_cidrs } => (node.spec.iter().copied().collect(), pod_cidrs.clone()),
         Edit::NodeConfig(config) => {
@@ -277,10 +298,9 @@ fn before_and_after(node: &Node, held: &PerFamily<Holding>, edit: &Edit) -> (Vec
             let before = held.iter().filter(of_family).map(|holding| holding.block);
             (before.collect(), ranges.iter().copied().collect())
         }
-        // Nothing is there yet of what is written.
         Edit::CiliumNode { pod_cidrs, .. } => {
-            let is_held = |block: &Block| held.iter().any(|holding| holding.block == *block);
-            (pod_cidrs.iter().copied().filter(is_held).collect(), pod_cidrs.clone())
+            let shown = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|seen| &seen.pod_cidrs);
+            (shown.copied().collect(), pod_cidrs.clone())
         }
         Edit::NodeAnnotations { values } => {
             let after: PerFamily<Block> = values.values().flatten().copied().collect();

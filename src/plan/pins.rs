@@ -32,10 +32,10 @@ pub(super) fn outcome(
     let moving = moves_nodes(observed, desired.policy.write_path);
     for block in pin.blocks.iter().copied() {
         match held.get(block.family()) {
-            Some(holding) if holding.block == block => continue,
             _ if observed.cilium.use_of(block.family()) == FamilyUse::Off => {
                 return PinOutcome::Blocked(BlockedReason::PinFamilyOff(block.family()));
             }
+            Some(holding) if holding.block == block => continue,
             Some(holding) if moving == Moving::BySetting && holding.reading == Reading::Read => {
                 if let Some(reason) = obstacle(pin, block, desired, observed, others) {
                     return PinOutcome::Blocked(reason);

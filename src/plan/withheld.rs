@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::drift;
 use crate::alloc::{PoolId, PoolPart, Supply};
-use crate::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits};
+use crate::model::{Finding, IpamMode, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits};
 use crate::net::{Block, Range, Slots};
-use crate::observed::{HoldingField, Node, Observed, Reading};
+use crate::observed::{HoldingField, ModeSeen, Node, Observed, Reading};
 
 /// Blocks of one pool that the addresses of one machine keep free. Machines have a handful, and seldom in a pool.
 const OF_A_MACHINE: u128 = 8;
@@ -74,8 +74,10 @@ impl<'o> Withheld<'o> {
             blocks.entry(name).or_default().insert(block);
         }
         for (name, blocks) in blocks {
-            let (used, unread): (Vec<Block>, Vec<Block>) =
+            let (used, mut unread): (Vec<Block>, Vec<Block>) =
                 blocks.into_iter().partition(|block| held.contains(&(name, *block)));
+            // A wide one does not take the place of those that may be honest.
+            unread.sort_by_cached_key(|block| touched(supply, *block));
             let mut budget = Budget::new(supply, Most::All);
             withheld.shown.extend(used.iter().flat_map(|block| budget.take(block.range())).map(|part| (name, part)));
             let sources = || of_fields(observed, name, &used);
@@ -120,6 +122,11 @@ fn held(observed: &Observed) -> BTreeSet<(&NodeName, Block)> {
         let read = observed.holds(node);
         let read = read.iter().filter(|holding| holding.reading == Reading::Read);
         held.extend(read.map(|holding| (&node.name, holding.block)));
+    }
+    // An agent of cluster-pool lives in its CiliumNode, whether its Node is there or not.
+    if observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool) {
+        let blocks = observed.cilium_nodes.values().map(|node| (&node.name, &node.pod_cidrs));
+        held.extend(blocks.flat_map(|(name, blocks)| blocks.iter().map(move |block| (name, *block))));
     }
     if observed.is_multi_pool() {
         let allocated = observed.cilium_nodes.values().flat_map(|node| {
@@ -256,6 +263,11 @@ impl<'s> Budget<'s> {
         });
         excess.collect()
     }
+}
+
+/// How many blocks of pools have addresses of it.
+fn touched(supply: &Supply, block: Block) -> u128 {
+    supply.parts(&block.range()).iter().fold(0, |sum, part| sum.saturating_add(part.blocks))
 }
 
 fn all_blocks(supply: &Supply, pool: PoolId) -> u128 {

@@ -192,6 +192,40 @@ fn a_pair_of_two_pools_and_a_block_of_a_pin_are_named() {
     assert!(codes.contains(&"n3 fd01:0:0:1::/64 pinned-elsewhere".to_owned()), "{codes:?}");
 }
 
+/// Code of each misplaced or blocked node.
+fn codes(plan: &Value) -> Vec<String> {
+    let of = |key: &str| -> Vec<String> {
+        plan[key].as_array().unwrap().iter().map(|one| one["code"].as_str().unwrap().to_owned()).collect()
+    };
+    [of("misplaced"), of("blocked")].concat()
+}
+
+#[test]
+fn what_a_pin_or_a_disabled_pool_gives_is_judged_too() {
+    let one = |settings: &str, spec: &str, pools: &[String]| {
+        let folder = Folder::new(&[
+            ("cluster.json", &cluster("1.19.3", settings, &[node("n1", "a", spec)])),
+            ("pools/a.yaml", &pools.join("---\n")),
+        ]);
+        codes(&plan(&folder))
+    };
+    let of_services = [pool("a", "{cidrs: [10.96.0.0/20], blockSize: 26}"), pin("n1", "10.96.0.64/26")];
+    assert_eq!(one(KUBERNETES, &holds("10.96.0.64/26"), &of_services), ["used-by-others"]);
+    let dual = r#""ipam":"kubernetes","enable-ipv4":"true","enable-ipv6":"true""#;
+    let disabled = "{cidrs: [10.20.0.0/20, \"fd00:a::/60\"], blockSize: {ipv4: 26, ipv6: 64}, disabled: true}";
+    assert_eq!(one(dual, &holds("10.20.0.64/26"), &[pool("a", disabled)]), ["exhausted"], "its agent waits for IPv6");
+    let other_family = r#""ipam":"kubernetes","enable-ipv4":"false","enable-ipv6":"true""#;
+    let ipv4 = pool("a", "{cidrs: [10.20.0.0/20], blockSize: 26}");
+    assert!(!one(other_family, "", &[ipv4]).is_empty(), "it has no block that it could use");
+    let off = r#""ipam":"kubernetes","enable-ipv6":"false""#;
+    let pools = [
+        pool("a", "{cidrs: [10.20.0.0/20, \"fd00:a::/60\"], blockSize: {ipv4: 26, ipv6: 64}}"),
+        pool("b", "{cidrs: [10.30.0.0/20], blockSize: 26, priority: 5}"),
+    ];
+    let pair = r#""podCIDR":"10.30.0.0/26","podCIDRs":["10.30.0.0/26","fd00:a::/64"]"#;
+    assert_eq!(one(off, pair, &pools), Vec::<String>::new(), "IPv6 is switched off");
+}
+
 #[test]
 fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
     let block = |index: usize| format!("10.{}.{}.0/24", index / 256, index % 256);

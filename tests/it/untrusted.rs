@@ -134,7 +134,7 @@ fn what_a_field_shows_is_held_against_all_that_others_show() {
             "a wide one, and a block that the same plan gives in it",
             wide,
             vec![node("n1", "a", ""), shows("n1", "10.20.0.0/16"), node("n2", "a", "")],
-            &["n1 ? spoken-for", "n2 + 10.20.32.0/24"],
+            &["n1 ? given-to-another", "n2 + 10.20.32.0/24"],
         ),
         (
             "a wide one alone",
@@ -149,6 +149,19 @@ fn what_a_field_shows_is_held_against_all_that_others_show() {
         let plan = plan(&folder);
         assert_eq!(fates(&plan), expected, "{what}: {plan:#}");
     }
+}
+
+#[test]
+fn in_cluster_pool_a_cilium_node_without_a_node_keeps_its_block() {
+    let settings =
+        r#""ipam":"cluster-pool","cluster-pool-ipv4-cidr":"10.20.0.0/16","cluster-pool-ipv4-mask-size":"24""#;
+    let operator = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cilium-operator", "namespace": "kube-system",
+        "labels": {"io.cilium/app": "operator"}}, "spec": {"replicas": 1, "template": {"spec": {"containers":
+        [{"name": "cilium-operator", "args": ["--ipam=kubernetes"]}]}}}, "status": {}});
+    let items = [operator.to_string(), cilium_node("old", "10.20.0.0/17").to_string(), node("n1", "a", "")];
+    let folder = folder(&[]);
+    folder.write("cluster.json", cluster("1.19.3", settings, &items));
+    assert_eq!(fates(&plan(&folder)), ["n1 + 10.20.128.0/24"]);
 }
 
 #[test]

@@ -43,7 +43,12 @@ impl Paths<'_> {
             }
             Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),
         };
-        Ok(Edit::CiliumNode { pod_cidrs: self.all_families(blocks)?, object })
+        let mut pod_cidrs = self.all_families(blocks)?;
+        // The list is written whole: what else it has stays, as of a family that is switched off.
+        let shown = cilium_node.into_iter().flat_map(|seen| &seen.pod_cidrs).copied();
+        let others: Vec<Block> = shown.filter(|block| !pod_cidrs.contains(block)).collect();
+        pod_cidrs.extend(others);
+        Ok(Edit::CiliumNode { pod_cidrs, object })
     }
 
     /// Blocks that the operator would keep when it finds them.
