@@ -41,7 +41,7 @@ pub(super) struct State {
     /// Blocks that these writes give to nodes.
     given: BTreeMap<String, Vec<Block>>,
     /// What claims keep for nodes that we sent, where those that were heard of may be older.
-    spoken_for: BTreeMap<Block, NodeName>,
+    spoken_for: BTreeSet<(Block, NodeName)>,
     /// The cluster went back in time, and what it forgot is not quarantined yet.
     rollback: Option<Rollback>,
     /// Writes that were answered so far.
@@ -124,8 +124,7 @@ impl State {
             let name: Option<NodeName> = name.parse().ok();
             blocks.iter().filter_map(move |block| Some((*block, name.clone()?)))
         });
-        let spoken_for = self.spoken_for.iter().map(|(block, node)| (*block, node.clone()));
-        let unseen: Vec<_> = spoken_for.chain(written).collect();
+        let unseen: Vec<_> = self.spoken_for.iter().cloned().chain(written).collect();
         let answered = self.owed.iter().filter(|(_, (_, at))| *at <= begun.answers);
         let writes = Writes::of(answered.map(|(object, (owed, _))| (object, owed)), listed);
         let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen, writes) else { return };
