@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Names the file to which skipped tests are added, one a line: what is missing, the test, and why, with tabs between.
 pub const SKIPS_VARIABLE: &str = "CILIUM_IPAM_SKIPS";
 
-/// Gives the value of a [`Result`](crate::Result), or ends the test: as skipped if this machine cannot have what it needs,
+/// Gives the value of a [`Result`], or ends the test: as skipped if this machine cannot have what it needs,
 /// as failed after any other error. Use it in the test function itself.
 #[macro_export]
 macro_rules! or_skip {
