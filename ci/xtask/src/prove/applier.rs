@@ -86,7 +86,10 @@ impl Manner<'_> {
         let plan: Value =
             serde_json::from_slice(&std::fs::read(folder.path().join(REPORT))?).context("a plan is no JSON")?;
         let findings = plan["findings"].as_array().context("a plan without findings")?;
-        Ok(findings.iter().filter(|finding| finding["rule"] == rule).count())
+        // One entry may stand for several.
+        let of_rule = findings.iter().filter(|finding| finding["rule"] == rule);
+        let count: u64 = of_rule.filter_map(|finding| finding["count"].as_u64()).sum();
+        Ok(usize::try_from(count)?)
     }
 
     fn command(&self, verb: &OsStr, pools: &Pools, folder: &Path) -> Result<Command> {
