@@ -35,24 +35,29 @@ fn serve_asking(answer: impl Fn(&str, &str) -> (u16, Option<&'static str>, Strin
     Folder::new(&[("kubeconfig", &kubeconfig), ("pools/a.yaml", &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"))])
 }
 
+/// Reads what follows the first line of a request.
+pub fn skip_headers_and_body(reader: &mut impl BufRead) -> Option<()> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    reader.take(length).read_to_end(&mut Vec::new()).ok().map(drop)
+}
+
 fn connection(stream: TcpStream, answer: &Answer) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut writer = stream;
     loop {
         let mut head = String::new();
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-            if line.trim().is_empty() {
-                break;
-            }
-            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().ok()?;
-            }
-        }
-        reader.by_ref().take(length).read_to_end(&mut Vec::new()).ok()?;
+        skip_headers_and_body(&mut reader)?;
         let mut words = head.split(' ');
         let (status, asked, body) = answer(words.next()?, words.next()?);
         let asked = asked.map(|asked| format!("Retry-After: {asked}\r\n")).unwrap_or_default();

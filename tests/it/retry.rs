@@ -2,7 +2,7 @@
 //! attempts pass in no time: the client's clock is moved by what it would have slept. Requests, answers and lost connections are real.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +14,7 @@ use cilium_ipam::cluster::{Cluster, LeaseName, Operation, Target, Write, WriteEr
 use fastrand::Rng;
 use serde_json::json;
 
+use super::hostile_server::skip_headers_and_body;
 use super::support::Folder;
 
 /// The client's own numbers, written down a second time.
@@ -176,18 +177,7 @@ fn connection(stream: &TcpStream, scripts: &Scripts) -> Option<()> {
             // What was not read makes the kernel reset the connection.
             return None;
         }
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-            if line.trim().is_empty() {
-                break;
-            }
-            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().ok()?;
-            }
-        }
-        reader.by_ref().take(length).read_to_end(&mut Vec::new()).ok()?;
+        skip_headers_and_body(&mut reader)?;
         let body = r#"{"message":"random","metadata":{"uid":"u","resourceVersion":"2"}}"#;
         let (status, asked, sent) = match next {
             Some(Answer::Status(status, asked)) => (status, asked, body.len()),

@@ -1,7 +1,7 @@
 //! A Keystone and a Neutron on loopback that repeat passwords and tokens wherever they can, and addresses that others can read: what the
 //! plugin, the plan and the node's daemon say of them.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::support::{finish, start, variables};
+use crate::hostile_server::skip_headers_and_body;
 use crate::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
 
 const PASSWORD: &str = "correct \"horse\" battery/staple";
@@ -38,19 +39,9 @@ fn connection(stream: TcpStream, neutron_url: &str, answer: &Answer) -> Option<(
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut writer = stream;
     loop {
-        let (mut head, mut length) = (String::new(), 0);
+        let mut head = String::new();
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-            if line.trim().is_empty() {
-                break;
-            }
-            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().ok()?;
-            }
-        }
-        reader.by_ref().take(length).read_to_end(&mut Vec::new()).ok()?;
+        skip_headers_and_body(&mut reader)?;
         let (mut status, mut body) = answer(&head);
         if status == 0 {
             let endpoint = json!({"interface": "public", "region": "r", "url": neutron_url});
