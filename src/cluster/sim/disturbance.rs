@@ -127,6 +127,7 @@ impl World {
             key.0 == ObservedKind::CiliumNode && !self.is_owned(object)
         };
         if let Some(orphan) = self.objects.iter().find(is_orphan).map(|(key, _)| key.clone()) {
+            self.machine_lets_go(&orphan.1);
             self.remove(&orphan);
         }
     }
