@@ -1,13 +1,14 @@
-//! `cilium-ipam` decides which addresses every node of a Cilium cluster gets, from YAML files, as a plan that a person
-//! can read before it is applied.
+//! `cilium-ipam` decides which addresses every node of a Cilium cluster gets, from YAML files, as a
+//! plan that a person can read before it is applied.
 //!
 //! ```text
 //! source ─▶ Documents ─ desired ─▶ Desired ──┬─▶ check ─▶ findings ──┐
 //!                                            ├─▶ alloc ─▶ outcomes ──┼─▶ plan ─▶ Plan ─▶ apply ─▶ outcomes
 //! cluster ─▶ raw JSON ─ observed ─▶ Observed ┘                       ┘             └───────▶ render
 //! ```
-//! Left of the plan nothing writes, right of it nothing decides. `run` joins the rooms, `cli` is its terminal. The pure rooms build
-//! without default features; this file alone knows which rooms need which feature.
+//! Left of the plan nothing writes, right of it nothing decides. `run` joins the rooms, `cli` is
+//! its terminal. The pure rooms build without default features; this file alone knows which rooms
+//! need which feature.
 #![forbid(unsafe_code)]
 
 pub mod alloc;

@@ -96,21 +96,39 @@ pub struct Allocation {
     pub shortfalls: Vec<Shortfall>,
 }
 
-/// Serves the demands in their order from what is left of the supply. Everything in `taken` and every block of `pins` is
-/// kept free of others first. A demand is served whole from one pool or not at all, so that a dual-stack node never
-/// ends with half of what it needs.
-pub fn allocate(supply: &mut Supply, taken: &[Range], pins: &[Block], demands: &[Demand]) -> Allocation {
-    let kept = taken.iter().copied().chain(pins.iter().map(|block| block.range()));
+/// Serves the demands in their order from what is left of the supply. Everything in `taken` and
+/// every block of `pins` is kept free of others first. A demand is served whole from one pool or
+/// not at all, so that a dual-stack node never ends with half of what it needs.
+pub fn allocate(
+    supply: &mut Supply,
+    taken: &[Range],
+    pins: &[Block],
+    demands: &[Demand],
+) -> Allocation {
+    let kept = taken
+        .iter()
+        .copied()
+        .chain(pins.iter().map(|block| block.range()));
     for range in merge(kept) {
         supply.take(&range);
     }
     let mut missing = BTreeMap::new();
-    let outcomes: Vec<Outcome> = demands.iter().map(|demand| serve(supply, demand, &mut missing)).collect();
+    let outcomes: Vec<Outcome> = demands
+        .iter()
+        .map(|demand| serve(supply, demand, &mut missing))
+        .collect();
     let shortfalls = shortfalls(supply, taken, pins, &outcomes, &missing);
-    Allocation { outcomes, shortfalls }
+    Allocation {
+        outcomes,
+        shortfalls,
+    }
 }
 
-fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, Family), usize>) -> Outcome {
+fn serve(
+    supply: &mut Supply,
+    demand: &Demand,
+    missing: &mut BTreeMap<(PoolId, Family), usize>,
+) -> Outcome {
     let mut passed_over = Vec::new();
     for &id in demand.candidates.iter() {
         let pool = supply.pool_mut(id);
@@ -118,7 +136,12 @@ fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, F
             passed_over.push((id, PassedOver::Lacks(*family)));
             continue;
         }
-        let needed: Vec<Family> = demand.families.iter().copied().filter(|family| pool.has(*family)).collect();
+        let needed: Vec<Family> = demand
+            .families
+            .iter()
+            .copied()
+            .filter(|family| pool.has(*family))
+            .collect();
         if needed.is_empty() {
             return Outcome::NothingNeeded;
         }
@@ -126,16 +149,32 @@ fn serve(supply: &mut Supply, demand: &Demand, missing: &mut BTreeMap<(PoolId, F
             passed_over.push((id, PassedOver::Disabled));
             continue;
         }
-        let is_apart = |block: &Block| !demand.apart.iter().any(|range| range.overlaps(&block.range()));
+        let is_apart = |block: &Block| {
+            !demand
+                .apart
+                .iter()
+                .any(|range| range.overlaps(&block.range()))
+        };
         let kept = |pool: &PoolSupply, family: Family| {
-            let is_fit = |block: &Block| block.family() == family && pool.gives(*block) && is_apart(block);
+            let is_fit =
+                |block: &Block| block.family() == family && pool.gives(*block) && is_apart(block);
             demand.kept.iter().copied().find(is_fit)
         };
-        let has_free = |pool: &PoolSupply, family: Family| pool.has_free_apart(family, &demand.apart);
-        if needed.iter().all(|family| kept(pool, *family).is_some() || has_free(pool, *family)) {
-            let give = |family: &Family| kept(pool, *family).or_else(|| pool.take_lowest_apart(*family, &demand.apart));
+        let has_free =
+            |pool: &PoolSupply, family: Family| pool.has_free_apart(family, &demand.apart);
+        if needed
+            .iter()
+            .all(|family| kept(pool, *family).is_some() || has_free(pool, *family))
+        {
+            let give = |family: &Family| {
+                kept(pool, *family).or_else(|| pool.take_lowest_apart(*family, &demand.apart))
+            };
             let blocks = needed.iter().filter_map(give).collect();
-            return Outcome::Assigned(Assigned { pool: id, blocks, passed_over });
+            return Outcome::Assigned(Assigned {
+                pool: id,
+                blocks,
+                passed_over,
+            });
         }
         passed_over.push((id, PassedOver::Full));
     }
@@ -168,13 +207,26 @@ fn shortfalls(
         Outcome::Assigned(assigned) => Some(assigned.blocks),
         _ => None,
     });
-    let blocks: Vec<Block> =
-        assigned.flat_map(|blocks| blocks.iter().copied().collect::<Vec<_>>()).chain(pins.iter().copied()).collect();
-    let used = merge(taken.iter().copied().chain(blocks.into_iter().map(Block::range)));
+    let blocks: Vec<Block> = assigned
+        .flat_map(|blocks| blocks.iter().copied().collect::<Vec<_>>())
+        .chain(pins.iter().copied())
+        .collect();
+    let used = merge(
+        taken
+            .iter()
+            .copied()
+            .chain(blocks.into_iter().map(Block::range)),
+    );
     let widest = |pool: PoolId, family: Family| {
-        let ranges =
-            supply.pool(pool).slots().iter().map(|slots| slots.range()).filter(|range| range.family() == family);
-        ranges.filter_map(|range| largest_gap(range, &used)).max_by_key(Range::width)
+        let ranges = supply
+            .pool(pool)
+            .slots()
+            .iter()
+            .map(|slots| slots.range())
+            .filter(|range| range.family() == family);
+        ranges
+            .filter_map(|range| largest_gap(range, &used))
+            .max_by_key(Range::width)
     };
     let shortfall = |(&(pool, family), &missing): (&(PoolId, Family), &usize)| Shortfall {
         pool: supply.pool(pool).name().clone(),
@@ -192,13 +244,20 @@ mod tests {
     use crate::net::BlockSize;
 
     fn pool(name: &str, giving: Giving, ranges: &[&str], ipv4: u64, ipv6: u64) -> PoolSupply {
-        let size =
-            PerFamily { ipv4: BlockSize::new(Family::Ipv4, ipv4).ok(), ipv6: BlockSize::new(Family::Ipv6, ipv6).ok() };
+        let size = PerFamily {
+            ipv4: BlockSize::new(Family::Ipv4, ipv4).ok(),
+            ipv6: BlockSize::new(Family::Ipv6, ipv6).ok(),
+        };
         let ranges: Vec<Block> = ranges.iter().map(|range| range.parse().unwrap()).collect();
         PoolSupply::new(name.parse().unwrap(), giving, &ranges, &size)
     }
 
-    fn run(pools: Vec<PoolSupply>, taken: &[&str], pins: &[&str], nodes: usize) -> (Vec<String>, Vec<Shortfall>) {
+    fn run(
+        pools: Vec<PoolSupply>,
+        taken: &[&str],
+        pins: &[&str],
+        nodes: usize,
+    ) -> (Vec<String>, Vec<Shortfall>) {
         let mut supply = Supply::new(pools);
         let candidates: Arc<[PoolId]> = supply.pools().map(|(id, _)| id).collect();
         let demand = |index| Demand {
@@ -214,19 +273,31 @@ mod tests {
         let pins: Vec<Block> = pins.iter().map(|block| block.parse().unwrap()).collect();
         let allocation = allocate(&mut supply, &taken, &pins, &demands);
         let text = |outcome: &Outcome| match outcome {
-            Outcome::Assigned(assigned) => {
-                assigned.blocks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-            }
+            Outcome::Assigned(assigned) => assigned
+                .blocks
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
             Outcome::NothingNeeded => "nothing".into(),
             Outcome::NoPool => "no pool".into(),
             Outcome::Short { .. } => "short".into(),
         };
-        (allocation.outcomes.iter().map(text).collect(), allocation.shortfalls)
+        (
+            allocation.outcomes.iter().map(text).collect(),
+            allocation.shortfalls,
+        )
     }
 
     #[test]
     fn ranges_are_used_in_their_order_and_taken_parts_are_skipped() {
-        let pools = vec![pool("a", Giving::New, &["10.9.0.0/31", "10.1.0.0/31"], 32, 64)];
+        let pools = vec![pool(
+            "a",
+            Giving::New,
+            &["10.9.0.0/31", "10.1.0.0/31"],
+            32,
+            64,
+        )];
         let (given, _) = run(pools, &["10.9.0.0"], &["10.1.0.0/32"], 3);
         assert_eq!(given, ["10.9.0.1/32", "10.1.0.1/32", "short"]);
     }
@@ -239,9 +310,21 @@ mod tests {
             pool("c", Giving::New, &["10.0.2.0/31", "fd01::/63"], 32, 64),
         ];
         let (given, shortfalls) = run(pools, &[], &[], 4);
-        assert_eq!(given, ["10.0.0.0/32 fd00::/64", "10.0.2.0/32 fd01::/64", "10.0.2.1/32 fd01:0:0:1::/64", "short"]);
-        let expected =
-            Shortfall { pool: "a".parse().unwrap(), family: Family::Ipv6, missing: 1, largest_free_run: None };
+        assert_eq!(
+            given,
+            [
+                "10.0.0.0/32 fd00::/64",
+                "10.0.2.0/32 fd01::/64",
+                "10.0.2.1/32 fd01:0:0:1::/64",
+                "short"
+            ]
+        );
+        let expected = Shortfall {
+            pool: "a".parse().unwrap(),
+            family: Family::Ipv6,
+            missing: 1,
+            largest_free_run: None,
+        };
         assert_eq!(shortfalls, [expected]);
     }
 
@@ -257,14 +340,24 @@ mod tests {
             kept: kept.iter().map(|block| block.parse().unwrap()).collect(),
             apart: Vec::new(),
         };
-        let demands =
-            [demand("n0", &[]), demand("n1", &["10.0.0.9/32", "10.0.0.2/32"]), demand("n2", &["10.0.0.2/31"])];
+        let demands = [
+            demand("n0", &[]),
+            demand("n1", &["10.0.0.9/32", "10.0.0.2/32"]),
+            demand("n2", &["10.0.0.2/31"]),
+        ];
         let given = allocate(&mut supply, &taken, &[], &demands).outcomes;
         let block = |outcome: &Outcome| match outcome {
-            Outcome::Assigned(assigned) => assigned.blocks.ipv4.map(|block| block.to_string()).unwrap_or_default(),
+            Outcome::Assigned(assigned) => assigned
+                .blocks
+                .ipv4
+                .map(|block| block.to_string())
+                .unwrap_or_default(),
             other => format!("{other:?}"),
         };
-        assert_eq!(given.iter().map(block).collect::<Vec<_>>(), ["10.0.0.0/32", "10.0.0.2/32", "10.0.0.1/32"]);
+        assert_eq!(
+            given.iter().map(block).collect::<Vec<_>>(),
+            ["10.0.0.0/32", "10.0.0.2/32", "10.0.0.1/32"]
+        );
     }
 
     #[test]
@@ -272,6 +365,9 @@ mod tests {
         let pools = vec![pool("a", Giving::New, &["10.0.0.0/24"], 25, 64)];
         let (given, shortfalls) = run(pools, &["10.0.0.100", "10.0.0.200"], &[], 2);
         assert_eq!(given, ["short", "short"]);
-        assert_eq!((shortfalls[0].missing, shortfalls[0].largest_free_run), (2, "10.0.0.0-10.0.0.99".parse().ok()));
+        assert_eq!(
+            (shortfalls[0].missing, shortfalls[0].largest_free_run),
+            (2, "10.0.0.0-10.0.0.99".parse().ok())
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Which node gets which block: supply, what is taken, pins and demands in; assignments and shortfalls out.
+//! Which node gets which block: supply, what is taken, pins and demands in; assignments and
+//! shortfalls out.
 //!
-//! Pure and deterministic: the lowest free block of the first pool that can serve a demand whole. Knows pools as named
-//! supplies and nodes as names, and nothing of selectors, Cilium or where a block is written.
+//! Pure and deterministic: the lowest free block of the first pool that can serve a demand whole.
+//! Knows pools as named supplies and nodes as names, and nothing of selectors, Cilium or where a
+//! block is written.
 
 mod allocate;
 mod supply;

@@ -39,9 +39,21 @@ pub struct PoolSupply {
 
 impl PoolSupply {
     /// A pool with these ranges, used in this order. A range without a fitting size gives nothing.
-    pub fn new(name: PoolName, giving: Giving, ranges: &[Block], size: &PerFamily<BlockSize>) -> PoolSupply {
-        let slots = ranges.iter().filter_map(|range| Slots::new(*range, *size.get(range.family())?)).collect();
-        PoolSupply { name, giving, slots }
+    pub fn new(
+        name: PoolName,
+        giving: Giving,
+        ranges: &[Block],
+        size: &PerFamily<BlockSize>,
+    ) -> PoolSupply {
+        let slots = ranges
+            .iter()
+            .filter_map(|range| Slots::new(*range, *size.get(range.family())?))
+            .collect();
+        PoolSupply {
+            name,
+            giving,
+            slots,
+        }
     }
 
     /// Name.
@@ -61,31 +73,43 @@ impl PoolSupply {
 
     /// Whether it has blocks of this family at all.
     pub fn has(&self, family: Family) -> bool {
-        self.slots.iter().any(|slots| slots.size().family() == family)
+        self.slots
+            .iter()
+            .any(|slots| slots.size().family() == family)
     }
 
     /// Whether the block is one of its own, taken or not.
     pub(super) fn gives(&self, block: Block) -> bool {
-        self.slots.iter().any(|slots| slots.size() == block.size() && slots.range().contains(&block.range()))
+        self.slots
+            .iter()
+            .any(|slots| slots.size() == block.size() && slots.range().contains(&block.range()))
     }
 
     pub(super) fn has_free(&self, family: Family) -> bool {
-        self.slots.iter().any(|slots| slots.size().family() == family && slots.free() > 0)
+        self.slots
+            .iter()
+            .any(|slots| slots.size().family() == family && slots.free() > 0)
     }
 
     /// The same without the blocks that have one of these addresses.
     pub(super) fn has_free_apart(&self, family: Family, apart: &[Range]) -> bool {
-        if apart.is_empty() { self.has_free(family) } else { self.apart_from(apart).has_free(family) }
+        if apart.is_empty() {
+            self.has_free(family)
+        } else {
+            self.apart_from(apart).has_free(family)
+        }
     }
 
     fn apart_from(&self, apart: &[Range]) -> PoolSupply {
         let mut supply = self.clone();
-        apart.iter().for_each(|range| supply.slots.iter_mut().for_each(|slots| slots.take(range)));
+        apart
+            .iter()
+            .for_each(|range| supply.slots.iter_mut().for_each(|slots| slots.take(range)));
         supply
     }
 
-    /// Why it cannot serve a node without blocks, which takes each of these families that the pool has, and cannot do
-    /// without the required ones.
+    /// Why it cannot serve a node without blocks, which takes each of these families that the pool
+    /// has, and cannot do without the required ones.
     pub fn obstacle(&self, families: &[Family], required: &[Family]) -> Option<PassedOver> {
         if let Some(family) = required.iter().find(|family| !self.has(**family)) {
             return Some(PassedOver::Lacks(*family));
@@ -93,7 +117,9 @@ impl PoolSupply {
         if self.giving == Giving::Nothing {
             return Some(PassedOver::Disabled);
         }
-        let is_full = families.iter().any(|family| self.has(*family) && !self.has_free(*family));
+        let is_full = families
+            .iter()
+            .any(|family| self.has(*family) && !self.has_free(*family));
         is_full.then_some(PassedOver::Full)
     }
 
@@ -103,12 +129,17 @@ impl PoolSupply {
             return self.take_lowest(family);
         }
         let block = self.apart_from(apart).take_lowest(family)?;
-        self.slots.iter_mut().for_each(|slots| slots.take(&block.range()));
+        self.slots
+            .iter_mut()
+            .for_each(|slots| slots.take(&block.range()));
         Some(block)
     }
 
     fn take_lowest(&mut self, family: Family) -> Option<Block> {
-        let mut of_family = self.slots.iter_mut().filter(|slots| slots.size().family() == family);
+        let mut of_family = self
+            .slots
+            .iter_mut()
+            .filter(|slots| slots.size().family() == family);
         of_family.find_map(Slots::take_lowest)
     }
 }
@@ -127,7 +158,11 @@ impl Supply {
         let places = pools.iter().enumerate();
         let mut index: Vec<_> = places
             .flat_map(|(pool, supply)| {
-                supply.slots.iter().enumerate().map(move |(place, slots)| (*slots.range(), pool, place))
+                supply
+                    .slots
+                    .iter()
+                    .enumerate()
+                    .map(move |(place, slots)| (*slots.range(), pool, place))
             })
             .collect();
         index.sort_unstable();
@@ -136,7 +171,10 @@ impl Supply {
 
     /// The id of a pool.
     pub fn id(&self, name: &PoolName) -> Option<PoolId> {
-        self.pools.iter().position(|pool| pool.name == *name).map(PoolId)
+        self.pools
+            .iter()
+            .position(|pool| pool.name == *name)
+            .map(PoolId)
     }
 
     /// A pool.
@@ -150,7 +188,10 @@ impl Supply {
 
     /// All pools with their ids.
     pub fn pools(&self) -> impl Iterator<Item = (PoolId, &PoolSupply)> {
-        self.pools.iter().enumerate().map(|(id, pool)| (PoolId(id), pool))
+        self.pools
+            .iter()
+            .enumerate()
+            .map(|(id, pool)| (PoolId(id), pool))
     }
 
     /// The pool that has the whole block in one of its ranges.
@@ -162,7 +203,10 @@ impl Supply {
 
     /// Takes every block that shares an address with `range`, in whichever pool.
     pub fn take(&mut self, range: &Range) {
-        let touched: Vec<(usize, usize)> = self.touched(range).map(|(_, pool, place)| (*pool, *place)).collect();
+        let touched: Vec<(usize, usize)> = self
+            .touched(range)
+            .map(|(_, pool, place)| (*pool, *place))
+            .collect();
         for (pool, place) in touched {
             self.pools[pool].slots[place].take(range);
         }
@@ -173,20 +217,34 @@ impl Supply {
         let part = |(_, pool, place): &(Range, usize, usize)| {
             let slots = &self.pools[*pool].slots[*place];
             let part = slots.range().intersection(range)?;
-            Some(PoolPart { pool: PoolId(*pool), blocks: slots.touched_by(&part), part })
+            Some(PoolPart {
+                pool: PoolId(*pool),
+                blocks: slots.touched_by(&part),
+                part,
+            })
         };
         self.touched(range).filter_map(part).collect()
     }
 
     /// What the first blocks that a part of a pool touches have of it.
     pub fn first_blocks(&self, pool: PoolId, part: &Range, blocks: u128) -> Option<Range> {
-        self.pools[pool.0].slots.iter().find(|slots| slots.range().contains(part))?.first_of(part, blocks)
+        self.pools[pool.0]
+            .slots
+            .iter()
+            .find(|slots| slots.range().contains(part))?
+            .first_of(part, blocks)
     }
 
-    fn touched<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, usize, usize)> + use<'s> {
+    fn touched<'s>(
+        &'s self,
+        range: &Range,
+    ) -> impl Iterator<Item = &'s (Range, usize, usize)> + use<'s> {
         let range = *range;
-        let start =
-            self.index.partition_point(|(pool, _, _)| (pool.family(), pool.last()) < (range.family(), range.first()));
-        self.index[start..].iter().take_while(move |(pool, _, _)| pool.overlaps(&range))
+        let start = self.index.partition_point(|(pool, _, _)| {
+            (pool.family(), pool.last()) < (range.family(), range.first())
+        });
+        self.index[start..]
+            .iter()
+            .take_while(move |(pool, _, _)| pool.overlaps(&range))
     }
 }

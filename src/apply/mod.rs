@@ -1,5 +1,5 @@
-//! Executes changes and says what became of each. Decides nothing: a write that does not go through is reported, never
-//! replaced by another one.
+//! Executes changes and says what became of each. Decides nothing: a write that does not go through
+//! is reported, never replaced by another one.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,12 @@ pub struct HeldBack(Option<Outcome>);
 impl HeldBack {
     fn note(&mut self, change: &Change, outcome: &Outcome) {
         if change.sequence() == Sequence::AfterThoseBefore && *outcome != Outcome::Applied {
-            let before = || format!("not sent, because {} before it was not applied", change.target());
+            let before = || {
+                format!(
+                    "not sent, because {} before it was not applied",
+                    change.target()
+                )
+            };
             // One that lost a race is planned again, and so are those behind it.
             self.0 = Some(match outcome {
                 Outcome::Superseded(_) => Outcome::Superseded(before()),
@@ -70,9 +75,9 @@ impl HeldBack {
     }
 }
 
-/// Sends the changes, at most `parallelism` at a time, and gives one outcome for each in their order. A server that
-/// refuses us altogether, or does not answer, stops it; a single refused write does not, but holds back those that come in order
-/// behind it.
+/// Sends the changes, at most `parallelism` at a time, and gives one outcome for each in their
+/// order. A server that refuses us altogether, or does not answer, stops it; a single refused write
+/// does not, but holds back those that come in order behind it.
 pub async fn apply<C: Cluster>(
     cluster: &C,
     changes: &[Change],
@@ -86,22 +91,37 @@ pub async fn apply<C: Cluster>(
     let mut under_way = FuturesUnordered::new();
     loop {
         while under_way.len() < parallelism.get() && !stop.is_requested() {
-            let must_wait = |change: &Change| change.sequence() == Sequence::AfterThoseBefore && !under_way.is_empty();
-            let Some((index, change)) = waiting.next_if(|(_, change)| !must_wait(change)) else { break };
+            let must_wait = |change: &Change| {
+                change.sequence() == Sequence::AfterThoseBefore && !under_way.is_empty()
+            };
+            let Some((index, change)) = waiting.next_if(|(_, change)| !must_wait(change)) else {
+                break;
+            };
             if let (Sequence::AfterThoseBefore, Some(outcome)) = (change.sequence(), &held_back.0) {
                 outcomes[index] = outcome.clone();
-                on_event(Event::Finished { change, outcome: &outcomes[index] });
+                on_event(Event::Finished {
+                    change,
+                    outcome: &outcomes[index],
+                });
                 continue;
             }
             under_way.push(async move { (index, cluster.write(&Write::from(change)).await) });
         }
-        let Some((index, result)) = under_way.next().await else { return outcomes };
-        if matches!(result, Err(WriteError::Forbidden(_) | WriteError::Busy(_) | WriteError::Unknown(_))) {
+        let Some((index, result)) = under_way.next().await else {
+            return outcomes;
+        };
+        if matches!(
+            result,
+            Err(WriteError::Forbidden(_) | WriteError::Busy(_) | WriteError::Unknown(_))
+        ) {
             stop.request();
         }
         outcomes[index] = Outcome::from(result);
         held_back.note(&changes[index], &outcomes[index]);
-        on_event(Event::Finished { change: &changes[index], outcome: &outcomes[index] });
+        on_event(Event::Finished {
+            change: &changes[index],
+            outcome: &outcomes[index],
+        });
     }
 }
 
@@ -110,9 +130,9 @@ impl From<Result<Written, WriteError>> for Outcome {
         match result {
             Ok(Written { version: _ }) => Outcome::Applied,
             Err(WriteError::Superseded(why)) => Outcome::Superseded(why),
-            Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_) | WriteError::Busy(_))) => {
-                Outcome::Refused(error.to_string())
-            }
+            Err(
+                error @ (WriteError::Refused(_) | WriteError::Forbidden(_) | WriteError::Busy(_)),
+            ) => Outcome::Refused(error.to_string()),
             Err(WriteError::Unknown(why)) => Outcome::Unknown(why),
         }
     }

@@ -1,4 +1,5 @@
-//! `neutron-node`: on each node, a warm pool of Neutron's ports, their garbage, and the pairs of the VM's port.
+//! `neutron-node`: on each node, a warm pool of Neutron's ports, their garbage, and the pairs of
+//! the VM's port.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

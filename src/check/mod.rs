@@ -1,6 +1,8 @@
-//! What is wrong or doubtful, one function for each rule; each gives findings and none stops another.
+//! What is wrong or doubtful, one function for each rule; each gives findings and none stops
+//! another.
 //!
-//! Decides nothing and changes nothing: an error in the files means that nothing may be planned from them.
+//! Decides nothing and changes nothing: an error in the files means that nothing may be planned
+//! from them.
 
 mod address_pools;
 mod cluster;
@@ -13,8 +15,8 @@ mod sizes;
 
 pub use cluster::{Holder, overlapping_holders};
 pub use neutron::{
-    NeutronDoubt, NeutronOverlap, NeutronRival, NeutronTrouble, neutron_overlaps, neutron_range, neutron_ranges,
-    neutron_trouble,
+    NeutronDoubt, NeutronOverlap, NeutronRival, NeutronTrouble, neutron_overlaps, neutron_range,
+    neutron_ranges, neutron_trouble,
 };
 
 use crate::desired::Desired;
@@ -45,7 +47,8 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
     findings
 }
 
-/// Remarks on the files, for a person who asks about the files. Plans leave them out: nearly every plan would have one.
+/// Remarks on the files, for a person who asks about the files. Plans leave them out: nearly every
+/// plan would have one.
 pub fn advice(desired: &Desired) -> Vec<Finding> {
     labels::labels_of_kubelets(desired)
 }
@@ -66,7 +69,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-/// What the files tell when an examination holds them against the cluster: what it finds more exactly itself is left out.
+/// What the files tell when an examination holds them against the cluster: what it finds more
+/// exactly itself is left out.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 9] = [
         cluster::unreadable_range_settings,
@@ -79,7 +83,11 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         neutron::resolved,
         neutron::held,
     ];
-    rules.iter().flat_map(|rule| rule(desired, observed)).chain(advice(desired)).collect()
+    rules
+        .iter()
+        .flat_map(|rule| rule(desired, observed))
+        .chain(advice(desired))
+        .collect()
 }
 
 /// What the files tell when they are held against the cluster.
@@ -98,7 +106,10 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         names::missing_pinned_nodes,
         names::missing_protected_nodes,
     ];
-    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(desired, observed)).collect();
+    let mut findings: Vec<Finding> = rules
+        .iter()
+        .flat_map(|rule| rule(desired, observed))
+        .collect();
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings.sort();

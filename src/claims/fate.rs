@@ -3,8 +3,8 @@
 use super::{Claim, ClaimGuard};
 use crate::net::Block;
 
-/// What lists show of the object of a claim. They must have been taken after the claim was read: then a resourceVersion that
-/// differs from the claim's is a later one.
+/// What lists show of the object of a claim. They must have been taken after the claim was read:
+/// then a resourceVersion that differs from the claim's is a later one.
 #[derive(Clone, Debug)]
 pub struct Witness<'w> {
     /// The object's UID.
@@ -22,8 +22,9 @@ pub enum Fate {
     Pending,
     /// The object shows the block, so the object is the record.
     Shown,
-    /// The resourceVersion has moved, so its write can no longer land. That the object shows some other block proves nothing by
-    /// itself: a write that was read before that one may be under way.
+    /// The resourceVersion has moved, so its write can no longer land. That the object shows some
+    /// other block proves nothing by itself: a write that was read before that one may be under
+    /// way.
     Missed,
     /// The very object is gone. Its write may have landed before, so the block must rest.
     Orphaned,
@@ -31,12 +32,15 @@ pub enum Fate {
 
 /// What has become of a claim; `None` is that complete lists do not have it.
 pub fn fate(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> Fate {
-    let Some(witness) = witness.filter(|witness| witness.uid == claim.uid) else { return Fate::Orphaned };
+    let Some(witness) = witness.filter(|witness| witness.uid == claim.uid) else {
+        return Fate::Orphaned;
+    };
     match &claim.guard {
         ClaimGuard::Version(_) if witness.shown.contains(&block) => Fate::Shown,
         ClaimGuard::Version(version) if version == witness.resource_version => Fate::Pending,
         ClaimGuard::Version(_) => Fate::Missed,
-        // Whatever the created object shows, it may be deleted, and then a creation that is under way lands after all.
+        // Whatever the created object shows, it may be deleted, and then a creation that is under
+        // way lands after all.
         ClaimGuard::Creation => Fate::Pending,
     }
 }

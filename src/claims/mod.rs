@@ -1,11 +1,13 @@
-//! Claims: blocks that are spoken for before they are written, and blocks that rest after they were freed.
+//! Claims: blocks that are spoken for before they are written, and blocks that rest after they were
+//! freed.
 //!
-//! This is what keeps a block from being given twice by several applies, killed and paused ones included, without any
-//! clock. The rules are pure functions over what was read; they know nothing of pools, nor of where the claims are kept.
+//! This is what keeps a block from being given twice by several applies, killed and paused ones
+//! included, without any clock. The rules are pure functions over what was read; they know nothing
+//! of pools, nor of where the claims are kept.
 //!
-//! The order that whoever uses them must keep: read the claims; then list CiliumNodes, then Nodes; decide; replace the
-//! claims, provided that they are still the version that was read; only then write, and every write guarded by the UID and
-//! the resourceVersion that its claim names.
+//! The order that whoever uses them must keep: read the claims; then list CiliumNodes, then Nodes;
+//! decide; replace the claims, provided that they are still the version that was read; only then
+//! write, and every write guarded by the UID and the resourceVersion that its claim names.
 
 mod fate;
 mod record;
@@ -34,7 +36,8 @@ pub struct Claims {
 pub struct Claim {
     /// The node.
     pub node: NodeName,
-    /// `metadata.uid` of the object that is written: the Node, or its CiliumNode; for one that is created, the Node that will own it.
+    /// `metadata.uid` of the object that is written: the Node, or its CiliumNode; for one that is
+    /// created, the Node that will own it.
     pub uid: String,
     /// What the write depends on besides the UID.
     pub guard: ClaimGuard,
@@ -45,7 +48,8 @@ pub struct Claim {
 pub enum ClaimGuard {
     /// The object's `metadata.resourceVersion`: once it has moved, the write fails.
     Version(String),
-    /// An object that is created by the node's name: nothing but its existence makes the write fail.
+    /// An object that is created by the node's name: nothing but its existence makes the write
+    /// fail.
     Creation,
 }
 
@@ -69,8 +73,9 @@ pub struct Conflict {
 }
 
 impl Claims {
-    /// What is still in force: claims that are dead are gone, those of nodes that are gone rest for `rest`, and what has rested long
-    /// enough is free. `witness` tells what lists show that were taken after these claims were read.
+    /// What is still in force: claims that are dead are gone, those of nodes that are gone rest for
+    /// `rest`, and what has rested long enough is free. `witness` tells what lists show that were
+    /// taken after these claims were read.
     pub fn in_force<'w>(
         &self,
         witness: impl Fn(&Claim) -> Option<Witness<'w>>,
@@ -78,7 +83,11 @@ impl Claims {
         rest: SignedDuration,
     ) -> Claims {
         let mut claims = Claims::default();
-        for (block, resting) in self.resting.iter().filter(|(_, resting)| resting.free_at > now) {
+        for (block, resting) in self
+            .resting
+            .iter()
+            .filter(|(_, resting)| resting.free_at > now)
+        {
             claims.resting.insert(*block, resting.clone());
         }
         for (block, claim) in &self.in_flight {
@@ -86,8 +95,13 @@ impl Claims {
                 Fate::Pending => {
                     claims.in_flight.insert(*block, claim.clone());
                 }
-                // A store that went back may bring the claim of an earlier holder; the block rests after the later one.
-                Fate::Orphaned if claims.resting.get(block).is_some_and(|resting| resting.node != claim.node) => {}
+                // A store that went back may bring the claim of an earlier holder; the block rests
+                // after the later one.
+                Fate::Orphaned
+                    if claims
+                        .resting
+                        .get(block)
+                        .is_some_and(|resting| resting.node != claim.node) => {}
                 Fate::Orphaned => claims.rest(*block, &claim.node, now, rest),
                 Fate::Shown | Fate::Missed => {}
             }
@@ -101,16 +115,29 @@ impl Claims {
         // Whole seconds: thousands of these lie in one small object.
         let begun = i64::from(free_at.subsec_nanosecond() > 0);
         let free_at = Timestamp::from_second(free_at.as_second() + begun).unwrap_or(Timestamp::MAX);
-        self.resting.insert(block, Resting { node: node.clone(), free_at });
+        self.resting.insert(
+            block,
+            Resting {
+                node: node.clone(),
+                free_at,
+            },
+        );
     }
 
-    /// Adds a claim, or renews one that the node has on the same block. The claims must be those in force.
+    /// Adds a claim, or renews one that the node has on the same block. The claims must be those in
+    /// force.
     ///
     /// # Errors
     /// Another node has the block or one that overlaps it.
     pub fn claim(&mut self, block: Block, claim: Claim) -> Result<(), Conflict> {
-        if let Some((_, holder)) = self.overlapping(block).find(|(_, holder)| **holder != claim.node) {
-            return Err(Conflict { block, holder: holder.clone() });
+        if let Some((_, holder)) = self
+            .overlapping(block)
+            .find(|(_, holder)| **holder != claim.node)
+        {
+            return Err(Conflict {
+                block,
+                holder: holder.clone(),
+            });
         }
         self.in_flight.insert(block, claim);
         Ok(())
@@ -123,8 +150,15 @@ impl Claims {
 
     /// Everything that is spoken for, with its node.
     pub fn held(&self) -> impl Iterator<Item = (Block, &NodeName)> {
-        let claimed = self.in_flight.iter().map(|(block, claim)| (*block, &claim.node));
-        claimed.chain(self.resting.iter().map(|(block, resting)| (*block, &resting.node)))
+        let claimed = self
+            .in_flight
+            .iter()
+            .map(|(block, claim)| (*block, &claim.node));
+        claimed.chain(
+            self.resting
+                .iter()
+                .map(|(block, resting)| (*block, &resting.node)),
+        )
     }
 
     /// The addresses of everything that is spoken for.
@@ -150,7 +184,11 @@ mod tests {
     }
 
     fn claim(node: &str, uid: &str, guard: ClaimGuard) -> Claim {
-        Claim { node: node.parse().unwrap(), uid: uid.into(), guard }
+        Claim {
+            node: node.parse().unwrap(),
+            uid: uid.into(),
+            guard,
+        }
     }
 
     fn version(version: &str) -> ClaimGuard {
@@ -182,19 +220,37 @@ mod tests {
         ] {
             claims.in_flight.insert(block(text), claim);
         }
-        claims.rest(block("10.0.6.0/24"), &"old".parse().unwrap(), now, SignedDuration::ZERO);
+        claims.rest(
+            block("10.0.6.0/24"),
+            &"old".parse().unwrap(),
+            now,
+            SignedDuration::ZERO,
+        );
         let left = claims.in_force(witness, now, REST);
-        let texts = |blocks: Vec<&Block>| blocks.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(texts(left.in_flight.keys().collect()), ["10.0.0.0/24", "10.0.4.0/24", "10.0.8.0/24"]);
-        assert_eq!(texts(left.resting.keys().collect()), ["10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24"]);
-        assert!(left.in_force(witness, now.saturating_add(REST).unwrap(), REST).resting.is_empty());
+        let texts =
+            |blocks: Vec<&Block>| blocks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            texts(left.in_flight.keys().collect()),
+            ["10.0.0.0/24", "10.0.4.0/24", "10.0.8.0/24"]
+        );
+        assert_eq!(
+            texts(left.resting.keys().collect()),
+            ["10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24"]
+        );
+        assert!(
+            left.in_force(witness, now.saturating_add(REST).unwrap(), REST)
+                .resting
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_claim_of_an_earlier_holder_does_not_end_the_rest_after_the_later_one() {
         let now = Timestamp::UNIX_EPOCH;
         let mut claims = Claims::default();
-        claims.in_flight.insert(block("10.0.0.0/24"), claim("n", "older", version("4")));
+        claims
+            .in_flight
+            .insert(block("10.0.0.0/24"), claim("n", "older", version("4")));
         claims.rest(block("10.0.0.0/24"), &"later".parse().unwrap(), now, REST);
         let left = claims.in_force(witness, now, REST);
         let holders: Vec<&str> = left.held().map(|(_, node)| node.as_str()).collect();
@@ -204,13 +260,34 @@ mod tests {
     #[test]
     fn an_overlap_with_another_node_is_refused() {
         let mut claims = Claims::default();
-        claims.claim(block("10.0.0.0/24"), claim("n", "u", version("1"))).unwrap();
-        claims.claim(block("10.0.0.0/24"), claim("n", "u", version("2"))).unwrap();
-        claims.claim(block("10.0.0.0/25"), claim("n", "u", version("2"))).unwrap();
-        let refused = claims.claim(block("10.0.0.128/25"), claim("m", "v", version("1"))).unwrap_err();
+        claims
+            .claim(block("10.0.0.0/24"), claim("n", "u", version("1")))
+            .unwrap();
+        claims
+            .claim(block("10.0.0.0/24"), claim("n", "u", version("2")))
+            .unwrap();
+        claims
+            .claim(block("10.0.0.0/25"), claim("n", "u", version("2")))
+            .unwrap();
+        let refused = claims
+            .claim(block("10.0.0.128/25"), claim("m", "v", version("1")))
+            .unwrap_err();
         assert_eq!(refused.holder.as_str(), "n");
-        claims.rest(block("10.1.0.0/24"), &"n".parse().unwrap(), Timestamp::UNIX_EPOCH, REST);
-        assert!(claims.claim(block("10.1.0.0/16"), claim("m", "v", version("1"))).is_err());
-        assert!(claims.claim(block("10.1.0.0/24"), claim("n", "w", version("1"))).is_ok());
+        claims.rest(
+            block("10.1.0.0/24"),
+            &"n".parse().unwrap(),
+            Timestamp::UNIX_EPOCH,
+            REST,
+        );
+        assert!(
+            claims
+                .claim(block("10.1.0.0/16"), claim("m", "v", version("1")))
+                .is_err()
+        );
+        assert!(
+            claims
+                .claim(block("10.1.0.0/24"), claim("n", "w", version("1")))
+                .is_ok()
+        );
     }
 }

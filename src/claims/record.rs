@@ -1,12 +1,14 @@
-//! The claims as JSON text, which is how they are kept, and which replicas of several versions read and replace in turn.
+//! The claims as JSON text, which is how they are kept, and which replicas of several versions read
+//! and replace in turn.
 //!
 //! The format changes by these rules:
-//! - A field may be added if a block stays safe without it. An older program ignores the field and drops it when it writes. The minor part rises, and nothing but
-//!   people reads it.
-//! - What speaks for addresses is an entry of `claims` or `resting` with `block` and `node`, as in 1.0. A claim without a `resource_version`
-//!   is the one that ends last, so that is how a claim of a new sort must look to an older program.
-//! - Anything else raises the major part. The release that reads the new format still writes the old one; the release after it writes the new
-//!   one.
+//! - A field may be added if a block stays safe without it. An older program ignores the field and
+//!   drops it when it writes. The minor part rises, and nothing but people reads it.
+//! - What speaks for addresses is an entry of `claims` or `resting` with `block` and `node`, as in
+//!   1.0. A claim without a `resource_version` is the one that ends last, so that is how a claim of
+//!   a new sort must look to an older program.
+//! - Anything else raises the major part. The release that reads the new format still writes the
+//!   old one; the release after it writes the new one.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,11 +20,13 @@ use crate::net::{Block, BlockError};
 /// Version of this format: the major part changes when a reader would misunderstand.
 pub const FORMAT_VERSION: &str = "1.0";
 
-/// The longest text that is written, in bytes. The API server takes 1 MiB for all values of a ConfigMap (`MaxSecretSize` in
-/// `pkg/apis/core/validation/validation.go` @ 1.36), and the claims are not its only value.
+/// The longest text that is written, in bytes. The API server takes 1 MiB for all values of a
+/// ConfigMap (`MaxSecretSize` in `pkg/apis/core/validation/validation.go` @ 1.36), and the claims
+/// are not its only value.
 pub const MOST_BYTES: usize = 1024 * 1024 - 4096;
 
-/// Why kept claims cannot be used. Nothing may be written then: a claim that is not understood may be anybody's.
+/// Why kept claims cannot be used. Nothing may be written then: a claim that is not understood may
+/// be anybody's.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Not the JSON that was written.
@@ -84,20 +88,41 @@ impl Claims {
         let Version { format_version } = serde_json::from_str(text)?;
         let major = |version: &str| version.split('.').next().map(str::to_owned);
         if major(&format_version) != major(FORMAT_VERSION) {
-            return Err(RecordError::Version(format_version.escape_debug().to_string()));
+            return Err(RecordError::Version(
+                format_version.escape_debug().to_string(),
+            ));
         }
         let record: Record = serde_json::from_str(text)?;
         let mut claims = Claims::default();
-        for ClaimRecord { block, node, uid, resource_version } in record.claims {
+        for ClaimRecord {
+            block,
+            node,
+            uid,
+            resource_version,
+        } in record.claims
+        {
             let (block, node): (Block, NodeName) = (block.parse()?, node.parse()?);
             let guard = resource_version.map_or(ClaimGuard::Creation, ClaimGuard::Version);
-            if claims.in_flight.insert(block, Claim { node, uid, guard }).is_some() {
+            if claims
+                .in_flight
+                .insert(block, Claim { node, uid, guard })
+                .is_some()
+            {
                 return Err(RecordError::Twice(block));
             }
         }
-        for RestingRecord { block, node, free_at } in record.resting {
+        for RestingRecord {
+            block,
+            node,
+            free_at,
+        } in record.resting
+        {
             let (block, node): (Block, NodeName) = (block.parse()?, node.parse()?);
-            if claims.resting.insert(block, Resting { node, free_at }).is_some() {
+            if claims
+                .resting
+                .insert(block, Resting { node, free_at })
+                .is_some()
+            {
                 return Err(RecordError::Twice(block));
             }
         }
@@ -179,7 +204,8 @@ mod tests {
         assert_eq!(Claims::from_json(NEWER).unwrap().to_json(), TEXT);
     }
 
-    /// The reader of the first version, which refused every field that it did not know. It must read what is written as long as that is 1.x.
+    /// The reader of the first version, which refused every field that it did not know. It must
+    /// read what is written as long as that is 1.x.
     mod first {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -209,22 +235,47 @@ mod tests {
 
     #[test]
     fn the_first_reader_reads_what_is_written_now() {
-        let written = Claims::from_json(include_str!("record_1_0.json")).unwrap().to_json();
-        let first::Record { format_version, claims, resting } = serde_json::from_str(&written).unwrap();
+        let written = Claims::from_json(include_str!("record_1_0.json"))
+            .unwrap()
+            .to_json();
+        let first::Record {
+            format_version,
+            claims,
+            resting,
+        } = serde_json::from_str(&written).unwrap();
         assert!(format_version.starts_with("1."), "{format_version}");
-        let claim = |first::Claim { block, node, uid, resource_version }| {
-            format!("{block} {node} {uid} {}", resource_version.unwrap_or_default())
+        let claim = |first::Claim {
+                         block,
+                         node,
+                         uid,
+                         resource_version,
+                     }| {
+            format!(
+                "{block} {node} {uid} {}",
+                resource_version.unwrap_or_default()
+            )
         };
-        let rest = |first::Resting { block, node, free_at }| format!("{block} {node} {free_at}");
+        let rest = |first::Resting {
+                        block,
+                        node,
+                        free_at,
+                    }| format!("{block} {node} {free_at}");
         let claims: Vec<String> = claims.into_iter().map(claim).collect();
         let resting: Vec<String> = resting.into_iter().map(rest).collect();
         assert_eq!(
             claims,
-            ["10.20.0.0/24 worker-1 uid-1 4711", "10.20.1.0/24 worker-2 uid-2 ", "fd00:20::/64 worker-1 uid-1 4711"]
+            [
+                "10.20.0.0/24 worker-1 uid-1 4711",
+                "10.20.1.0/24 worker-2 uid-2 ",
+                "fd00:20::/64 worker-1 uid-1 4711"
+            ]
         );
         assert_eq!(
             resting,
-            ["10.20.2.0/24 worker-3 2026-01-02T03:04:05Z", "fd00:20:0:2::/64 worker-3 2026-01-02T03:04:05Z"]
+            [
+                "10.20.2.0/24 worker-3 2026-01-02T03:04:05Z",
+                "fd00:20:0:2::/64 worker-3 2026-01-02T03:04:05Z"
+            ]
         );
     }
 

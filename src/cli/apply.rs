@@ -22,15 +22,16 @@ use crate::observed::Observed;
 use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
 use crate::render::{Detail, count, diagnostics, human, printable, why_irreversible};
 use crate::run::{
-    Applied, BATCH, Job, Lock, LockWish, LostRaces, Reach, Sending, WithPorts, apply_until_settled, hold,
-    observe_and_plan, take,
+    Applied, BATCH, Job, Lock, LockWish, LostRaces, Reach, Sending, WithPorts, apply_until_settled,
+    hold, observe_and_plan, take,
 };
 use crate::source::Location;
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy, or a plan that was saved with `plan --out FILE` or by an earlier apply.
+    /// The directory of pools, pins and policy, or a plan that was saved with `plan --out FILE` or
+    /// by an earlier apply.
     #[arg(value_name = "DIR|PLANFILE", default_value = "pools")]
     what: PathBuf,
     #[command(flatten)]
@@ -47,7 +48,8 @@ pub(super) struct Arguments {
     /// Do not take the lock. Blocks stay unique without it; applies may get into each other's way.
     #[arg(long, conflicts_with = "lock_timeout")]
     no_lock: bool,
-    /// Where the plan is written that takes this apply back; otherwise `undo-TIME.json` here. None is written where nothing can be taken back.
+    /// Where the plan is written that takes this apply back; otherwise `undo-TIME.json` here. None
+    /// is written where nothing can be taken back.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     undo_out: Option<PathBuf>,
     #[command(flatten)]
@@ -84,43 +86,78 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         None => arguments.rails.waivers(),
     };
     let openstack = common.openstack_for(&loaded.desired, Reach::Ports).await?;
-    let cluster = WithPorts { cluster, openstack: openstack.clone() };
+    let cluster = WithPorts {
+        cluster,
+        openstack: openstack.clone(),
+    };
     let job = Job::saved(&loaded, saved.as_ref(), &waivers).asking(&openstack);
     let operation = if job.undo.is_some() { "undo" } else { "apply" }.to_owned();
-    let wish = LockWish { holder: holder(), operation, timeout: arguments.lock_timeout };
+    let wish = LockWish {
+        holder: holder(),
+        operation,
+        timeout: arguments.lock_timeout,
+    };
     let lock = match arguments.no_lock {
         true => Lock::None,
         false => take(&cluster, &wish, &mut tell_of_holder).await?,
     };
     if let Lock::Unavailable(why) = &lock {
-        output::warn(&format!("no lock is taken, blocks stay unique without it: {}", printable(why)));
+        output::warn(&format!(
+            "no lock is taken, blocks stay unique without it: {}",
+            printable(why)
+        ));
     }
-    hold(&cluster, &wish, lock, locked(arguments, common, &cluster, job, saved.as_ref(), &location.directory)).await
+    hold(
+        &cluster,
+        &wish,
+        lock,
+        locked(
+            arguments,
+            common,
+            &cluster,
+            job,
+            saved.as_ref(),
+            &location.directory,
+        ),
+    )
+    .await
 }
 
 impl Arguments {
-    /// Whether a person has approved the changes already. An apply wrote the undo plan, so no person has reviewed it.
+    /// Whether a person has approved the changes already. An apply wrote the undo plan, so no
+    /// person has reviewed it.
     fn is_approved(&self, saved: Option<&PlanDocument>) -> bool {
         let is_reviewed = saved.is_some_and(|saved| saved.intent == Intent::Files);
         is_reviewed || self.auto_approve || self.expectation.names_the_plan()
     }
 
-    /// Where the files are: a saved plan is of its own files, and of its own commit. Taking back is judged by the files as they are now.
+    /// Where the files are: a saved plan is of its own files, and of its own commit. Taking back is
+    /// judged by the files as they are now.
     fn location(&self, saved: Option<&PlanDocument>) -> Result<Location, Failure> {
-        let Some(PlanDocument { source, intent, .. }) = saved else { return Ok(self.revision.of(&self.what)) };
+        let Some(PlanDocument { source, intent, .. }) = saved else {
+            return Ok(self.revision.of(&self.what));
+        };
         let directory = PathBuf::from(&source.directory);
         let location = match intent {
             Intent::Undo => self.revision.of(&directory),
             // That --revision means the same commit is checked when it is known which one it means.
             Intent::Files => {
-                let revision = self.revision.revision.clone().or_else(|| source.revision.clone());
-                Location { directory, revision }
+                let revision = self
+                    .revision
+                    .revision
+                    .clone()
+                    .or_else(|| source.revision.clone());
+                Location {
+                    directory,
+                    revision,
+                }
             }
         };
         if location.revision.is_none() && !location.directory.exists() {
             let (plan, directory) = (self.what.display(), location.directory.display());
-            let message =
-                format!("{plan} was made from `{directory}`, which is not here: run it where that directory is");
+            let message = format!(
+                "{plan} was made from `{directory}`, which is not here: run it where that directory is"
+            );
             return Err(Failure::Failed(message));
         }
         Ok(location)
@@ -143,7 +180,9 @@ async fn locked(
     };
     let refusals = job.refusals(&changes, &observed);
     if !refusals.is_empty() {
-        return Err(Failure::Refused(refusals.iter().map(RefusalDocument::from).collect()));
+        return Err(Failure::Refused(
+            refusals.iter().map(RefusalDocument::from).collect(),
+        ));
     }
     let intent = saved.map_or(Intent::Files, |saved| saved.intent);
     if !changes.is_empty() && !arguments.is_approved(saved) {
@@ -153,14 +192,24 @@ async fn locked(
     let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
     undo.write_beforehand(&changes, &job.loaded.desired, &observed)?;
     // With nothing to write it still puts claims to rest that nobody has any more.
-    let (applied, failure) = send(arguments, cluster, &job, observed.clone(), changes, &interruption).await;
+    let (applied, failure) = send(
+        arguments,
+        cluster,
+        &job,
+        observed.clone(),
+        changes,
+        &interruption,
+    )
+    .await;
     let undo_plan = undo.keep_applied(&applied, &job.loaded.desired, &observed);
     finish(arguments, &applied, failure, undo_plan)
 }
 
 fn tell_of_holder(record: &LockRecord) {
     let (holder, operation) = (printable(&record.holder), printable(&record.operation));
-    output::warn(&format!("waiting for {holder}, who holds the lock for: {operation}"));
+    output::warn(&format!(
+        "waiting for {holder}, who holds the lock for: {operation}"
+    ));
 }
 
 /// Who holds the lock, as others are told.
@@ -170,17 +219,27 @@ pub(super) fn holder() -> String {
     let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
     let person = name("USER").map(|person| person + "@").unwrap_or_default();
     // Two machines may have one name.
-    format!("{person}{machine} (process {}, {:06x})", std::process::id(), fastrand::u32(..1 << 24))
+    format!(
+        "{person}{machine} (process {}, {:06x})",
+        std::process::id(),
+        fastrand::u32(..1 << 24)
+    )
 }
 
 /// A saved plan is a JSON object, whatever its name; anything else is a place with YAML files.
 fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
-    let is_json = what.extension().is_some_and(|extension| extension == "json");
+    let is_json = what
+        .extension()
+        .is_some_and(|extension| extension == "json");
     if !what.is_file() && !is_json {
         return Ok(None);
     }
-    let is_yaml = what.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    if is_yaml && std::fs::read_to_string(what).is_ok_and(|text| !text.trim_start().starts_with('{')) {
+    let is_yaml = what
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
+    if is_yaml
+        && std::fs::read_to_string(what).is_ok_and(|text| !text.trim_start().starts_with('{'))
+    {
         return Ok(None);
     }
     plan_file::read(what).map(Some)
@@ -192,27 +251,47 @@ fn saved_changes(
     observed: &Observed,
     detail: Detail,
 ) -> Result<Vec<Change>, Failure> {
-    // What was refused when it was saved is refused for good: the flags of that time are not known any more.
+    // What was refused when it was saved is refused for good: the flags of that time are not known
+    // any more.
     if !saved.refusals.is_empty() {
         return Err(Failure::Refused(saved.refusals.clone()));
     }
     match still_wanted(saved, plan, observed) {
-        Staleness::Stale(differences) if saved.intent == Intent::Undo => Err(Failure::StaleUndo(differences)),
+        Staleness::Stale(differences) if saved.intent == Intent::Undo => {
+            Err(Failure::StaleUndo(differences))
+        }
         Staleness::Stale(differences) => Err(Failure::Stale(differences)),
-        Staleness::Current { changes, further, done, gone } => {
+        Staleness::Current {
+            changes,
+            further,
+            done,
+            gone,
+        } => {
             if gone > 0 {
-                output::warn(&format!("left out: {}, gone or re-created since", count(gone, "object")));
+                output::warn(&format!(
+                    "left out: {}, gone or re-created since",
+                    count(gone, "object")
+                ));
             }
             if saved.intent == Intent::Undo {
                 output::talk(&human(&undo_document(saved, plan), detail));
             }
             if done > 0 {
-                output::warn(&format!("done already: {} of the saved plan", count(done, "change")));
+                output::warn(&format!(
+                    "done already: {} of the saved plan",
+                    count(done, "change")
+                ));
             }
-            let irreversible = changes.iter().filter(|change| !change.can_be_undone()).count();
+            let irreversible = changes
+                .iter()
+                .filter(|change| !change.can_be_undone())
+                .count();
             if irreversible > 0 {
                 let what = count(irreversible, "change");
-                output::warn(&format!("{what} cannot be undone: {}", why_irreversible(saved)));
+                output::warn(&format!(
+                    "{what} cannot be undone: {}",
+                    why_irreversible(saved)
+                ));
             }
             if further > 0 && saved.intent == Intent::Files {
                 output::warn(&format!(
@@ -225,7 +304,8 @@ fn saved_changes(
     }
 }
 
-/// What an undo plan does to the cluster as it is now. What it could not take back when it was written is blocked in it.
+/// What an undo plan does to the cluster as it is now. What it could not take back when it was
+/// written is blocked in it.
 fn undo_document(saved: &PlanDocument, plan: &Plan) -> PlanDocument {
     let mut shown = PlanDocument::new(plan, &saved.source.directory);
     shown.digest.clone_from(&saved.digest);
@@ -242,8 +322,13 @@ fn fresh_changes(
     plan: Plan,
     directory: &Path,
 ) -> Result<Vec<Change>, Failure> {
-    let document = PlanDocument::new(&plan, &directory.to_string_lossy()).of_revision(job.loaded.revision.clone());
-    output::talk(&diagnostics(&plan.findings, &job.loaded.documents, common.detail()));
+    let document = PlanDocument::new(&plan, &directory.to_string_lossy())
+        .of_revision(job.loaded.revision.clone());
+    output::talk(&diagnostics(
+        &plan.findings,
+        &job.loaded.documents,
+        common.detail(),
+    ));
     output::talk(&human(&document, common.detail()));
     arguments.expectation.check_digest(&document, Made::Now)?;
     Ok(plan.changes)

@@ -33,10 +33,20 @@ pub(super) struct Line {
     why: String,
 }
 
-pub(super) fn failure_of(applied: &Applied, report: &Report, failure: Option<ClusterError>) -> Option<Failure> {
+pub(super) fn failure_of(
+    applied: &Applied,
+    report: &Report,
+    failure: Option<ClusterError>,
+) -> Option<Failure> {
     let left = report.not_applied.len() + report.unknown.len();
-    let message = format!("{} of {} not applied", grouped_digits(left), count(applied.outcomes.len(), "change"));
-    let all_beaten = applied.remaining().all(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)));
+    let message = format!(
+        "{} of {} not applied",
+        grouped_digits(left),
+        count(applied.outcomes.len(), "change")
+    );
+    let all_beaten = applied
+        .remaining()
+        .all(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)));
     match (applied.applied(), failure) {
         (0, Some(error)) => Some(error.into()),
         (_, Some(error)) => Some(Failure::Partly(format!("{message}: {error}"))),
@@ -48,16 +58,37 @@ pub(super) fn failure_of(applied: &Applied, report: &Report, failure: Option<Clu
 }
 
 pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
-    let mut report =
-        Report { format_version: "1.1", applied: Vec::new(), not_applied: Vec::new(), unknown: Vec::new(), undo };
+    let mut report = Report {
+        format_version: "1.1",
+        applied: Vec::new(),
+        not_applied: Vec::new(),
+        unknown: Vec::new(),
+        undo,
+    };
     for (change, outcome) in &applied.outcomes {
-        let ChangeDocument { kind, name, after, action, .. } = ChangeDocument::from(change);
-        let line = |why: &str| Line { kind, name, action, after, why: why.to_owned() };
+        let ChangeDocument {
+            kind,
+            name,
+            after,
+            action,
+            ..
+        } = ChangeDocument::from(change);
+        let line = |why: &str| Line {
+            kind,
+            name,
+            action,
+            after,
+            why: why.to_owned(),
+        };
         match outcome {
             Outcome::Applied => report.applied.push(line("")),
-            Outcome::Superseded(why) => report.not_applied.push(line(&format!("superseded: {why}"))),
+            Outcome::Superseded(why) => {
+                report.not_applied.push(line(&format!("superseded: {why}")))
+            }
             Outcome::Refused(why) => report.not_applied.push(line(why)),
-            Outcome::NotTried => report.not_applied.push(line("not tried, because applying stopped before")),
+            Outcome::NotTried => report
+                .not_applied
+                .push(line("not tried, because applying stopped before")),
             Outcome::Unknown(why) => report.unknown.push(line(why)),
         }
     }
@@ -65,7 +96,13 @@ pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
 }
 
 pub(super) fn summary(report: &Report) -> String {
-    let Report { format_version: _, applied, not_applied, unknown, undo } = report;
+    let Report {
+        format_version: _,
+        applied,
+        not_applied,
+        unknown,
+        undo,
+    } = report;
     let mut text = String::new();
     for (title, lines) in [("not applied", not_applied), ("unknown", unknown)] {
         for line in lines {
@@ -89,10 +126,20 @@ pub(super) fn summary(report: &Report) -> String {
     text + &undo.as_ref().map(undo_lines).unwrap_or_default()
 }
 
-fn undo_lines(Undo { file, changes, irreversible, instead }: &Undo) -> String {
+fn undo_lines(
+    Undo {
+        file,
+        changes,
+        irreversible,
+        instead,
+    }: &Undo,
+) -> String {
     let all = count(changes + irreversible, "change");
     let mut text = match file {
-        Some(file) => format!("Undo plan, takes back {} of {all}: {file}\n", grouped_digits(changes)),
+        Some(file) => format!(
+            "Undo plan, takes back {} of {all}: {file}\n",
+            grouped_digits(changes)
+        ),
         None => format!("No undo plan: {all} cannot be taken back.\n"),
     };
     for instead in instead.iter().filter(|_| *irreversible > 0) {

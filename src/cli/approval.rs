@@ -10,7 +10,11 @@ use crate::render::Paint;
 /// Asks about a plan that was shown; any answer but `yes` is a failure.
 pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> {
     if common.no_input || !std::io::stdin().is_terminal() {
-        let why = if common.no_input { "--no-input is set" } else { "stdin is not a terminal" };
+        let why = if common.no_input {
+            "--no-input is set"
+        } else {
+            "stdin is not a terminal"
+        };
         return Err(Failure::Failed(format!(
             "{why}; nothing was written: pass --auto-approve, or --expect-digest with the digest of the plan that was reviewed"
         )));
@@ -19,15 +23,25 @@ pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> 
         Intent::Files => "Apply these changes?",
         Intent::Undo => "Take these changes back?",
     };
-    output::talk(&format!("\n{} Type `yes` to continue: ", Paint::Bold.on(question)));
+    output::talk(&format!(
+        "\n{} Type `yes` to continue: ",
+        Paint::Bold.on(question)
+    ));
     // Beside this task, which renews the lock meanwhile.
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        std::io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .map(|_| answer)
     });
-    let answer = answer.await.map_or_else(Failure::from_panic, |answer| Ok(answer?))?;
+    let answer = answer
+        .await
+        .map_or_else(Failure::from_panic, |answer| Ok(answer?))?;
     match answer.trim() {
         "yes" => Ok(()),
-        _ => Err(Failure::Failed("not approved; nothing was written".to_owned())),
+        _ => Err(Failure::Failed(
+            "not approved; nothing was written".to_owned(),
+        )),
     }
 }

@@ -16,7 +16,12 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "cilium-ipam", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut super::Arguments::command(),
+        "cilium-ipam",
+        &mut script,
+    );
     output::script(&String::from_utf8_lossy(&script))?;
     Ok(Reached::Done)
 }

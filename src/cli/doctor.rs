@@ -16,10 +16,12 @@ use crate::observed::{Evidence, Observed};
 use crate::render::{Detail, ExaminationDocument, examination, junit, sarif};
 use crate::run::{Reach, load};
 
-/// Find what is wrong with the cluster: which address counts, who announces it, and what will break. Reads only.
+/// Find what is wrong with the cluster: which address counts, who announces it, and what will
+/// break. Reads only.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy; `pools` if it is there, and otherwise the cluster is examined alone.
+    /// The directory of pools, pins and policy; `pools` if it is there, and otherwise the cluster
+    /// is examined alone.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Examine the cluster alone, even where `pools` is there.
@@ -33,7 +35,8 @@ pub(super) struct Arguments {
     /// Exit with 2 when something at least this bad is found.
     #[arg(long, value_enum, default_value = "error")]
     fail_on: FailOn,
-    /// What a router holds, as FRR prints it for `show bgp ipv4 unicast json` or GoBGP for `gobgp global rib --json`; may be repeated.
+    /// What a router holds, as FRR prints it for `show bgp ipv4 unicast json` or GoBGP for `gobgp
+    /// global rib --json`; may be repeated.
     #[arg(long, value_name = "FILE")]
     rib: Vec<PathBuf>,
     /// The Cilium that runs, such as `1.15.19`, instead of what the cluster seems to say.
@@ -61,11 +64,14 @@ enum FailOn {
 }
 
 fn version(text: &str) -> Result<CiliumVersion, String> {
-    text.parse().map_err(|()| "not a version, such as 1.15.19".to_owned())
+    text.parse()
+        .map_err(|()| "not a version, such as 1.15.19".to_owned())
 }
 
 fn mode(text: &str) -> Result<IpamMode, String> {
-    text.parse().map_err(|()| "not an IPAM mode of Cilium, such as kubernetes, cluster-pool or multi-pool".to_owned())
+    text.parse().map_err(|()| {
+        "not an IPAM mode of Cilium, such as kubernetes, cluster-pool or multi-pool".to_owned()
+    })
 }
 
 impl FailOn {
@@ -81,33 +87,59 @@ impl FailOn {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let ribs = arguments.rib.iter().map(|path| rib(path)).collect::<Result<Vec<Rib>, Failure>>()?;
+    let ribs = arguments
+        .rib
+        .iter()
+        .map(|path| rib(path))
+        .collect::<Result<Vec<Rib>, Failure>>()?;
     let usual = Path::new("pools");
     let is_there = usual.is_dir() || arguments.revision.revision.is_some();
-    let directory = arguments.directory.as_deref().or_else(|| is_there.then_some(usual));
+    let directory = arguments
+        .directory
+        .as_deref()
+        .or_else(|| is_there.then_some(usual));
     let directory = directory.filter(|_| !arguments.no_pools);
     let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
     let mut observed = read_cluster(common, Extent::Examination).await?;
     arguments.override_conclusions(&mut observed);
     // Files with errors are told about, and the cluster is examined without them.
-    let desired: Option<&Desired> = loaded.as_ref().filter(|loaded| !loaded.has_errors()).map(|loaded| &loaded.desired);
+    let desired: Option<&Desired> = loaded
+        .as_ref()
+        .filter(|loaded| !loaded.has_errors())
+        .map(|loaded| &loaded.desired);
     if let Some(desired) = desired {
-        common.openstack(Reach::Subnets).see(desired, &mut observed).await;
+        common
+            .openstack(Reach::Subnets)
+            .see(desired, &mut observed)
+            .await;
     }
     let mut findings = examine(desired, &observed, &ribs);
-    findings.extend(loaded.iter().flat_map(|loaded| loaded.findings.iter().cloned()));
+    findings.extend(
+        loaded
+            .iter()
+            .flat_map(|loaded| loaded.findings.iter().cloned()),
+    );
     findings.sort();
     findings.dedup();
     let place = directory.or(common.cluster.as_deref()).unwrap_or(usual);
     arguments.report(&observed, &findings, place, common.detail())?;
-    let fails = |finding: &Finding| arguments.fail_on.severity().is_some_and(|least| finding.severity <= least);
-    Ok(if findings.iter().any(fails) { Reached::Findings } else { Reached::Done })
+    let fails = |finding: &Finding| {
+        arguments
+            .fail_on
+            .severity()
+            .is_some_and(|least| finding.severity <= least)
+    };
+    Ok(if findings.iter().any(fails) {
+        Reached::Findings
+    } else {
+        Reached::Done
+    })
 }
 
 fn rib(path: &Path) -> Result<Rib, Failure> {
     let name = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{name} cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Failed(format!("{name} cannot be read: {error}")))?;
     Rib::parse(&name, &text).map_err(|error| Failure::Failed(error.to_string()))
 }
 
@@ -119,12 +151,22 @@ impl Arguments {
         observed.cilium.mode_said = self.ipam;
     }
 
-    fn report(&self, observed: &Observed, findings: &[Finding], place: &Path, detail: Detail) -> Result<(), Failure> {
+    fn report(
+        &self,
+        observed: &Observed,
+        findings: &[Finding],
+        place: &Path,
+        detail: Detail,
+    ) -> Result<(), Failure> {
         let conclusions = conclusions(observed);
         match self.output {
             ReportFormat::Human => output::data(&examination(&conclusions, findings, detail))?,
-            ReportFormat::Json => output::json(&ExaminationDocument::new(&conclusions, findings, detail))?,
-            ReportFormat::Sarif => output::json(&sarif(findings, &place.display().to_string(), detail))?,
+            ReportFormat::Json => {
+                output::json(&ExaminationDocument::new(&conclusions, findings, detail))?
+            }
+            ReportFormat::Sarif => {
+                output::json(&sarif(findings, &place.display().to_string(), detail))?
+            }
             ReportFormat::Junit => {
                 output::data(&junit(findings, self.fail_on.severity()).map_err(Failure::Failed)?)?;
             }

@@ -9,7 +9,8 @@ use crate::explain::explain;
 use crate::render::explanation;
 use crate::run::{Job, Reach};
 
-/// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
+/// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what
+/// decided.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A node's name, an address, a CIDR, or a Service as NAMESPACE/NAME.
@@ -23,8 +24,19 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (loaded, observed) = read(arguments.files.location(), common, Extent::Examination, Reach::Subnets).await?;
-    let Some(observed) = observed else { return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail()))) };
+    let (loaded, observed) = read(
+        arguments.files.location(),
+        common,
+        Extent::Examination,
+        Reach::Subnets,
+    )
+    .await?;
+    let Some(observed) = observed else {
+        return Err(Failure::Invalid(output::diagnostics(
+            &loaded,
+            common.detail(),
+        )));
+    };
     let plan = Job::files(&loaded).plan(&observed);
     let explained = explain(&arguments.subject, &loaded.desired, &observed, &plan);
     let explained = explained.map_err(|error| Failure::Failed(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! What can go wrong with a command, its exit code, and the hint that is printed with it. Nothing else knows exit codes.
+//! What can go wrong with a command, its exit code, and the hint that is printed with it. Nothing
+//! else knows exit codes.
 
 use std::process::ExitCode;
 
@@ -43,21 +44,27 @@ pub(super) enum Failure {
 impl Failure {
     /// A task that panicked: the panic has been printed already.
     pub(super) fn from_panic<T>(error: tokio::task::JoinError) -> Result<T, Failure> {
-        Err(Failure::Failed(format!("this is a bug in cilium-ipam: {error}")))
+        Err(Failure::Failed(format!(
+            "this is a bug in cilium-ipam: {error}"
+        )))
     }
 }
 
 impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Failure {
         match error {
-            ClusterError::Locked { .. } | ClusterError::Held { .. } => Failure::Beaten(error.to_string()),
+            ClusterError::Locked { .. } | ClusterError::Held { .. } => {
+                Failure::Beaten(error.to_string())
+            }
             ClusterError::Unsaved { .. } => Failure::Failed(error.to_string()),
             ClusterError::ClaimsFull { .. } => Failure::Failed(format!(
                 "{error}; run it again when the quarantine is over, or shorten `quarantine` in the Policy"
             )),
-            ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => Failure::Failed(format!(
-                "{error}; allow `create` and `patch` on it, see the README for the rights that are needed"
-            )),
+            ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => {
+                Failure::Failed(format!(
+                    "{error}; allow `create` and `patch` on it, see the README for the rights that are needed"
+                ))
+            }
             other => Failure::Cluster(other),
         }
     }
@@ -83,7 +90,11 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
     if let Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) = &failure {
         talk(diagnostics);
     }
-    warn(&format!("{}: {}", Paint::Red.on("error"), printable(&failure.message())));
+    warn(&format!(
+        "{}: {}",
+        Paint::Red.on("error"),
+        printable(&failure.message())
+    ));
     let hint = failure.hint();
     if !hint.is_empty() {
         warn(&format!("{}: {hint}", Paint::Bold.on("hint")));
@@ -108,15 +119,26 @@ impl Failure {
     fn message(&self) -> String {
         match self {
             Failure::BrokenPipe => String::new(),
-            Failure::Failed(message) | Failure::Beaten(message) | Failure::Partly(message) => message.clone(),
-            Failure::Invalid(_) => "the files are invalid; nothing was planned or written".to_owned(),
-            Failure::WithWarnings(_, warnings) => format!("the files have {warnings}, and --strict is set"),
+            Failure::Failed(message) | Failure::Beaten(message) | Failure::Partly(message) => {
+                message.clone()
+            }
+            Failure::Invalid(_) => {
+                "the files are invalid; nothing was planned or written".to_owned()
+            }
+            Failure::WithWarnings(_, warnings) => {
+                format!("the files have {warnings}, and --strict is set")
+            }
             Failure::Stale(differences) => stale("saved", differences),
             Failure::StaleUndo(differences) => stale("undo", differences),
             Failure::Unexpected { what, .. } => format!("{what}; nothing was written"),
             Failure::Refused(refusals) => {
-                let line = |refusal: &RefusalDocument| format!("\n  {}\n    {}", refusal.message, refusal.help);
-                format!("refused; nothing was written:{}", refusals.iter().map(line).collect::<String>())
+                let line = |refusal: &RefusalDocument| {
+                    format!("\n  {}\n    {}", refusal.message, refusal.help)
+                };
+                format!(
+                    "refused; nothing was written:{}",
+                    refusals.iter().map(line).collect::<String>()
+                )
             }
             Failure::Cluster(error) => error.to_string(),
         }
@@ -130,23 +152,29 @@ impl Failure {
             | Failure::WithWarnings(..)
             | Failure::Refused(_) => "",
             Failure::Stale(_) => "run `cilium-ipam plan` again and review it",
-            Failure::StaleUndo(_) => "what it lists has changed since; take it back by hand, or plan from the files",
+            Failure::StaleUndo(_) => {
+                "what it lists has changed since; take it back by hand, or plan from the files"
+            }
             Failure::Unexpected { hint, .. } => hint,
             Failure::Beaten(_) => {
                 "run it again when the other one is done; on a live cluster --lock-timeout 5m waits for it"
             }
-            Failure::Partly(_) => "run it again: what was applied stays, and the rest is planned anew",
+            Failure::Partly(_) => {
+                "run it again: what was applied stays, and the rest is planned anew"
+            }
             Failure::Cluster(error) => hint_for(error),
         }
     }
 }
 
-/// Ends the program at once, with the exit code that a shell gives a program which a signal has ended.
+/// Ends the program at once, with the exit code that a shell gives a program which a signal has
+/// ended.
 pub(super) fn end_by_signal(signal: i32) -> ! {
     std::process::exit(128 + signal)
 }
 
-/// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are pending.
+/// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are
+/// pending.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     // With the colours that the streams may want.
     let text = error.render().ansi().to_string();
@@ -159,7 +187,10 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn stale(what: &str, differences: &[String]) -> String {
-    let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
+    let lines: String = differences
+        .iter()
+        .map(|line| format!("\n  {line}"))
+        .collect();
     format!("the {what} plan is stale; nothing was written:{lines}")
 }
 
@@ -171,8 +202,12 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::OpenStack(_) => {
             "see --clouds-file and --os-cloud, and try `openstack --os-cloud NAME subnet list`"
         }
-        ClusterError::Indispensable { .. } => "allow `list` on it; see the README for the rights that are needed",
-        ClusterError::Stale { .. } | ClusterError::Expired { .. } => "the cluster is busy; try again",
+        ClusterError::Indispensable { .. } => {
+            "allow `list` on it; see the README for the rights that are needed"
+        }
+        ClusterError::Stale { .. } | ClusterError::Expired { .. } => {
+            "the cluster is busy; try again"
+        }
         ClusterError::Object(error) if error.is_of_claims() => {
             "fix the object; its data may be emptied only if no apply runs and no newer version wrote it (UPGRADE.md)"
         }

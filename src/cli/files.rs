@@ -19,7 +19,8 @@ pub(super) struct Files {
 /// Which version of them.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Revision {
-    /// Read the files as this Git revision has them, such as `main`, `v1.2` or `HEAD~1`, and not as they lie there.
+    /// Read the files as this Git revision has them, such as `main`, `v1.2` or `HEAD~1`, and not as
+    /// they lie there.
     #[arg(long, value_name = "REV")]
     pub(super) revision: Option<String>,
 }
@@ -33,14 +34,20 @@ impl Files {
 impl Revision {
     /// This version of a directory.
     pub(super) fn of(&self, directory: &Path) -> Location {
-        Location { directory: directory.to_owned(), revision: self.revision.clone() }
+        Location {
+            directory: directory.to_owned(),
+            revision: self.revision.clone(),
+        }
     }
 }
 
-/// The name of a file that is written. Elsewhere `-` is stdout, so nobody means a file of that name.
+/// The name of a file that is written. Elsewhere `-` is stdout, so nobody means a file of that
+/// name.
 pub(super) fn output_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => Err("`-` is not a file: leave this flag out to print to stdout, or name the file `./-`"),
+        true => {
+            Err("`-` is not a file: leave this flag out to print to stdout, or name the file `./-`")
+        }
         false => Ok(path),
     })
 }

@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM while something is applied: the first one stops it in order, the next one at once.
+//! SIGINT and SIGTERM while something is applied: the first one stops it in order, the next one at
+//! once.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use super::failure::{Failure, end_by_signal};
 use super::output;
 use crate::apply::Stop;
 
-/// Listens on a thread of its own: the others may be busy with a large file, or with a server that does not answer.
+/// Listens on a thread of its own: the others may be busy with a large file, or with a server that
+/// does not answer.
 pub(super) struct Interruption {
     stop: Arc<Stop>,
 }

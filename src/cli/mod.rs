@@ -1,4 +1,5 @@
-//! The command line: one file for each verb. Data goes to stdout, talk to stderr; only `failure` knows exit codes.
+//! The command line: one file for each verb. Data goes to stdout, talk to stderr; only `failure`
+//! knows exit codes.
 
 mod apply;
 mod apply_report;
@@ -45,8 +46,10 @@ use target::Target;
 
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 ///
-/// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode) or findings (doctor), 3 the files are invalid (validate --strict: or have warnings), 4 the saved plan is
-/// stale or not the expected one, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in part, 8 the cluster could not be read.
+/// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode) or findings (doctor),
+/// 3 the files are invalid (validate --strict: or have warnings), 4 the saved plan is stale or not
+/// the expected one, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in
+/// part, 8 the cluster could not be read.
 #[derive(Debug, Parser)]
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
 struct Arguments {
@@ -59,7 +62,8 @@ struct Arguments {
 /// Flags of every verb.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// A cluster kept in a file: a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,… -o json` prints it.
+    /// A cluster kept in a file: a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,…
+    /// -o json` prints it.
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     cluster: Option<PathBuf>,
     /// The kubeconfig file to use.
@@ -68,13 +72,15 @@ struct Common {
     /// The kubeconfig context to use.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for the pairs of VMs' ports; otherwise where its clients look for one.
+    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for the pairs of VMs'
+    /// ports; otherwise where its clients look for one.
     #[arg(long, global = true, value_name = "FILE")]
     clouds_file: Option<PathBuf>,
     /// The cloud of that file; otherwise `OS_CLOUD`, or the only one.
     #[arg(long, global = true, value_name = "NAME")]
     os_cloud: Option<String>,
-    /// How long a server that has answered before is waited for when it fails or is busy, such as `30s`.
+    /// How long a server that has answered before is waited for when it fails or is busy, such as
+    /// `30s`.
     #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]
     patience: SignedDuration,
     /// Never ask; what would need an answer fails.
@@ -97,9 +103,11 @@ enum Verb {
     Watch(watch::Arguments),
     /// Keep the cluster as its custom resources say, from inside of it.
     Operator(operator::Arguments),
-    /// Find what is wrong with the cluster: which address counts, who announces it, and what will break.
+    /// Find what is wrong with the cluster: which address counts, who announces it, and what will
+    /// break.
     Doctor(doctor::Arguments),
-    /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what decided.
+    /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what
+    /// decided.
     Explain(explain::Arguments),
     /// Show pools, nodes or LoadBalancer addresses as they are, or a plan file.
     Show(show::Arguments),
@@ -126,7 +134,8 @@ enum Reached {
     Findings,
 }
 
-/// Twice what the main thread usually has: a parser descends as deep as a file is nested, up to its limit.
+/// Twice what the main thread usually has: a parser descends as deep as a file is nested, up to its
+/// limit.
 const STACK: usize = 16 * 1024 * 1024;
 
 /// Runs the program.
@@ -135,17 +144,28 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };
-    // One worker: a connection and its reader on two threads wake each other for every few kilobytes.
+    // One worker: a connection and its reader on two threads wake each other for every few
+    // kilobytes.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let outcome = match runtime.worker_threads(1).thread_stack_size(STACK).enable_all().build() {
+    let outcome = match runtime
+        .worker_threads(1)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => {
-            let outcome =
-                runtime.block_on(async { tokio::spawn(run(arguments)).await.unwrap_or_else(Failure::from_panic) });
+            let outcome = runtime.block_on(async {
+                tokio::spawn(run(arguments))
+                    .await
+                    .unwrap_or_else(Failure::from_panic)
+            });
             // A file system that hangs must not keep it from ending.
             runtime.shutdown_background();
             outcome
         }
-        Err(error) => Err(Failure::Failed(format!("the program cannot start: {error}"))),
+        Err(error) => Err(Failure::Failed(format!(
+            "the program cannot start: {error}"
+        ))),
     };
     failure::exit_code(outcome)
 }
@@ -170,24 +190,49 @@ async fn run(arguments: Arguments) -> Result<Reached, Failure> {
 impl Common {
     /// The flags that name the cluster, as they were given, to be put behind a command.
     fn flags(&self) -> String {
-        let file =
-            |flag: &str, path: &Option<PathBuf>| path.as_ref().map(|path| format!(" --{flag} {}", path.display()));
-        let context = self.context.as_ref().map(|context| format!(" --context {context}"));
-        let cloud = self.os_cloud.as_ref().map(|cloud| format!(" --os-cloud {cloud}"));
-        let (cluster, kubeconfig) = (file("cluster", &self.cluster), file("kubeconfig", &self.kubeconfig));
-        let parts = [cluster, kubeconfig, context, file("clouds-file", &self.clouds_file), cloud];
+        let file = |flag: &str, path: &Option<PathBuf>| {
+            path.as_ref()
+                .map(|path| format!(" --{flag} {}", path.display()))
+        };
+        let context = self
+            .context
+            .as_ref()
+            .map(|context| format!(" --context {context}"));
+        let cloud = self
+            .os_cloud
+            .as_ref()
+            .map(|cloud| format!(" --os-cloud {cloud}"));
+        let (cluster, kubeconfig) = (
+            file("cluster", &self.cluster),
+            file("kubeconfig", &self.kubeconfig),
+        );
+        let parts = [
+            cluster,
+            kubeconfig,
+            context,
+            file("clouds-file", &self.clouds_file),
+            cloud,
+        ];
         parts.into_iter().flatten().collect()
     }
 
     /// The API server that they name.
     fn connection(&self, patience: SignedDuration) -> Connection {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
-        Connection { kubeconfig, context, patience: patience.unsigned_abs() }
+        Connection {
+            kubeconfig,
+            context,
+            patience: patience.unsigned_abs(),
+        }
     }
 
     /// How much is shown.
     fn detail(&self) -> Detail {
-        if self.full { Detail::Full } else { Detail::Short }
+        if self.full {
+            Detail::Full
+        } else {
+            Detail::Short
+        }
     }
 
     async fn target(&self, opening: Opening) -> Result<Target, Failure> {
@@ -203,7 +248,10 @@ fn load_valid(location: &Location, common: &Common) -> Result<Loaded, Failure> {
 /// Files without faults; those of others become a failure that shows them all.
 fn valid(loaded: Loaded, common: &Common) -> Result<Loaded, Failure> {
     if loaded.has_errors() {
-        return Err(Failure::Invalid(output::diagnostics(&loaded, common.detail())));
+        return Err(Failure::Invalid(output::diagnostics(
+            &loaded,
+            common.detail(),
+        )));
     }
     Ok(loaded)
 }

@@ -26,8 +26,8 @@ const LINES: usize = 10;
 /// Pieces of news that may wait to be printed; with more of them, it is waited for who reads.
 const WAITING: usize = 1_024;
 
-/// Prints news in their order, until nobody reads them any more. Faults of files may be many: what they look like is made in the printer's
-/// thread, beside everything else.
+/// Prints news in their order, until nobody reads them any more. Faults of files may be many: what
+/// they look like is made in the printer's thread, beside everything else.
 pub(super) struct Announcer {
     format: Format,
     printer: SyncSender<Said>,
@@ -38,11 +38,19 @@ pub(super) struct Announcer {
 /// A piece of news, on its own.
 enum Said {
     /// A line for people, and an object for machines.
-    Line { text: String, object: Value, at: Timestamp },
+    Line {
+        text: String,
+        object: Value,
+        at: Timestamp,
+    },
     /// Files with faults or remarks, for people.
     Files(Vec<Finding>, Documents),
     /// Files with faults, for machines.
-    Faults { findings: Vec<Finding>, revision: Option<String>, at: Timestamp },
+    Faults {
+        findings: Vec<Finding>,
+        revision: Option<String>,
+        at: Timestamp,
+    },
 }
 
 impl Announcer {
@@ -57,7 +65,12 @@ impl Announcer {
             }
             printed
         });
-        Announcer { format, printer, printed, nobody_listens }
+        Announcer {
+            format,
+            printer,
+            printed,
+            nobody_listens,
+        }
     }
 
     /// Told once when printing failed.
@@ -66,22 +79,40 @@ impl Announcer {
     }
 
     pub(super) fn hear(&mut self, news: &News<'_>) {
-        if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (self.format, news) {
-            self.say(Said::Files(loaded.findings.clone(), loaded.documents.clone()));
+        if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (self.format, news)
+        {
+            self.say(Said::Files(
+                loaded.findings.clone(),
+                loaded.documents.clone(),
+            ));
         }
         let at = Timestamp::now();
         match (self.format, news) {
             (Format::Json, News::Invalid(loaded)) => {
                 let (findings, revision) = (loaded.findings.clone(), loaded.revision.clone());
-                self.say(Said::Faults { findings, revision, at });
+                self.say(Said::Faults {
+                    findings,
+                    revision,
+                    at,
+                });
             }
             (Format::Json, news) => {
-                as_json(news).into_iter().for_each(|object| self.say(Said::Line { text: String::new(), object, at }));
+                as_json(news).into_iter().for_each(|object| {
+                    self.say(Said::Line {
+                        text: String::new(),
+                        object,
+                        at,
+                    })
+                });
             }
             (Format::Human, news) => {
                 let text = human(news);
                 if !text.is_empty() {
-                    self.say(Said::Line { text, object: Value::Null, at });
+                    self.say(Said::Line {
+                        text,
+                        object: Value::Null,
+                        at,
+                    });
                 }
             }
         }
@@ -95,16 +126,24 @@ impl Announcer {
     /// Says where machines may ask.
     pub(super) fn listening(&mut self, address: SocketAddr) {
         let object = json!({"event": "listening", "address": address.to_string()});
-        self.say(Said::Line { text: format!("listening  {address}\n"), object, at: Timestamp::now() });
+        self.say(Said::Line {
+            text: format!("listening  {address}\n"),
+            object,
+            at: Timestamp::now(),
+        });
     }
 
     /// Waits until all is printed.
     pub(super) fn finish(self) -> Result<Reached, Failure> {
-        let Announcer { printer, printed, .. } = self;
+        let Announcer {
+            printer, printed, ..
+        } = self;
         drop(printer);
         match printed.join() {
             Ok(printed) => Ok(printed.map(|()| Reached::Done)?),
-            Err(_) => Err(Failure::Failed("the program's output cannot be printed".to_owned())),
+            Err(_) => Err(Failure::Failed(
+                "the program's output cannot be printed".to_owned(),
+            )),
         }
     }
 }
@@ -112,8 +151,14 @@ impl Announcer {
 fn print(format: Format, said: Receiver<Said>) -> std::io::Result<()> {
     for said in said {
         match said {
-            Said::Files(findings, documents) => output::talk(&diagnostics(&findings, &documents, Detail::Short)),
-            Said::Faults { findings, revision, at } => {
+            Said::Files(findings, documents) => {
+                output::talk(&diagnostics(&findings, &documents, Detail::Short))
+            }
+            Said::Faults {
+                findings,
+                revision,
+                at,
+            } => {
                 let mut object = findings_in_news(&findings);
                 (object["event"], object["revision"]) = ("invalid".into(), revision.into());
                 line(format, "", object, at)?;
@@ -139,20 +184,40 @@ fn human(news: &News<'_>) -> String {
     let line = |word: String, what: &str| format!("{word}  {what}\n");
     match news {
         News::InForce(loaded) => {
-            let of = loaded.revision.as_ref().map(|commit| format!(" of commit {commit}")).unwrap_or_default();
-            line(Paint::Bold.on("in force"), &format!("{}{of}", count(loaded.documents.files.len(), "file")))
+            let of = loaded
+                .revision
+                .as_ref()
+                .map(|commit| format!(" of commit {commit}"))
+                .unwrap_or_default();
+            line(
+                Paint::Bold.on("in force"),
+                &format!("{}{of}", count(loaded.documents.files.len(), "file")),
+            )
         }
         News::Invalid(loaded) => {
-            let faults = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-            let what = format!("{}; the last good files stay in force", count(faults.count(), "fault"));
+            let faults = loaded
+                .findings
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error);
+            let what = format!(
+                "{}; the last good files stay in force",
+                count(faults.count(), "fault")
+            );
             line(Paint::Red.on("invalid"), &what)
         }
-        News::Finished { change, outcome, .. } => {
+        News::Finished {
+            change, outcome, ..
+        } => {
             let change = ChangeDocument::from(*change);
             let (object, after) = (format!("{}/{}", change.kind, change.name), change.comes());
             match outcome {
-                Outcome::Applied if after.is_empty() => line(Paint::Green.on("taken away"), &printable(&object)),
-                Outcome::Applied => line(Paint::Green.on("written"), &printable(&format!("{object}  {after}"))),
+                Outcome::Applied if after.is_empty() => {
+                    line(Paint::Green.on("taken away"), &printable(&object))
+                }
+                Outcome::Applied => line(
+                    Paint::Green.on("written"),
+                    &printable(&format!("{object}  {after}")),
+                ),
                 other => line(
                     Paint::Red.on("not written"),
                     &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),
@@ -162,7 +227,10 @@ fn human(news: &News<'_>) -> String {
         News::Waiting(waiting) => human_waiting(waiting),
         News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => String::new(),
         News::Undone(target, pause) => {
-            let what = format!("{target}: somebody undoes what is written; left alone for {} s", pause.as_secs());
+            let what = format!(
+                "{target}: somebody undoes what is written; left alone for {} s",
+                pause.as_secs()
+            );
             line(Paint::Red.on("undone"), &printable(&what))
         }
         News::RolledBack(rollback) => line(Paint::Red.on("rolled back"), &rollback_text(rollback)),
@@ -174,7 +242,11 @@ fn human(news: &News<'_>) -> String {
 }
 
 fn rollback_text(rollback: &Rollback) -> String {
-    let Rollback { from, to, forgotten } = rollback;
+    let Rollback {
+        from,
+        to,
+        forgotten,
+    } = rollback;
     let blocks = count(forgotten.len(), "block");
     format!(
         "the cluster went back from resourceVersion {from} to {to}; {blocks} that it forgot are quarantined for their nodes"
@@ -182,24 +254,60 @@ fn rollback_text(rollback: &Rollback) -> String {
 }
 
 fn human_waiting(waiting: &Waiting) -> String {
-    let Waiting { nodes, activity, for_a_person, refusals, blocked } = waiting;
-    let (waits, blocks) = (count(for_a_person.len(), "change"), grouped_digits(blocked.len()));
-    let paused = if *activity == Activity::Paused { ", paused" } else { "" };
-    let mut text = format!("seen  {}, {waits} for a person, {blocks} blocked{paused}\n", count(*nodes, "node"));
-    let waits =
-        for_a_person.iter().map(|change| format!("waits     {}  {}", change.target, why_waits(change, *activity)));
+    let Waiting {
+        nodes,
+        activity,
+        for_a_person,
+        refusals,
+        blocked,
+    } = waiting;
+    let (waits, blocks) = (
+        count(for_a_person.len(), "change"),
+        grouped_digits(blocked.len()),
+    );
+    let paused = if *activity == Activity::Paused {
+        ", paused"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "seen  {}, {waits} for a person, {blocks} blocked{paused}\n",
+        count(*nodes, "node")
+    );
+    let waits = for_a_person.iter().map(|change| {
+        format!(
+            "waits     {}  {}",
+            change.target,
+            why_waits(change, *activity)
+        )
+    });
     lines(&mut text, waits);
-    lines(&mut text, refusals.iter().map(|refusal| format!("refused   {}; {}", refusal.message, refusal.help)));
-    lines(&mut text, blocked.iter().map(|(target, reason)| format!("blocked   {target}  {reason}")));
+    lines(
+        &mut text,
+        refusals
+            .iter()
+            .map(|refusal| format!("refused   {}; {}", refusal.message, refusal.help)),
+    );
+    lines(
+        &mut text,
+        blocked
+            .iter()
+            .map(|(target, reason)| format!("blocked   {target}  {reason}")),
+    );
     text
 }
 
 /// The first few of these lines, and how many more there are.
 fn lines(text: &mut String, lines: impl ExactSizeIterator<Item = String>) {
     let more = lines.len().saturating_sub(LINES);
-    lines.take(LINES).for_each(|line| text.push_str(&format!("    {}\n", printable(&line))));
+    lines
+        .take(LINES)
+        .for_each(|line| text.push_str(&format!("    {}\n", printable(&line))));
     if more > 0 {
-        text.push_str(&format!("    … and {} more; `cilium-ipam plan --full` shows all\n", grouped_digits(more)));
+        text.push_str(&format!(
+            "    … and {} more; `cilium-ipam plan --full` shows all\n",
+            grouped_digits(more)
+        ));
     }
 }
 
@@ -229,9 +337,23 @@ fn as_json(news: &News<'_>) -> Option<Value> {
         News::InForce(loaded) => {
             json!({"event": "in-force", "files": loaded.documents.files.len(), "revision": loaded.revision})
         }
-        News::Finished { change, outcome, waited } => {
-            let ChangeDocument { kind, name, action, after, .. } = ChangeDocument::from(*change);
-            let event = if **outcome == Outcome::Applied { "written" } else { "not-written" };
+        News::Finished {
+            change,
+            outcome,
+            waited,
+        } => {
+            let ChangeDocument {
+                kind,
+                name,
+                action,
+                after,
+                ..
+            } = ChangeDocument::from(*change);
+            let event = if **outcome == Outcome::Applied {
+                "written"
+            } else {
+                "not-written"
+            };
             json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default(), "waited_seconds": waited.as_secs_f64()})
         }
         News::Waiting(waiting) => waiting_as_json(waiting),
@@ -239,7 +361,11 @@ fn as_json(news: &News<'_>) -> Option<Value> {
             json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
         }
         // The printer makes those of faults.
-        News::Invalid(_) | News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => return None,
+        News::Invalid(_)
+        | News::Planned(_)
+        | News::Sending(_)
+        | News::Nodes(_)
+        | News::Conflict(_) => return None,
         News::RolledBack(rollback) => rollback_as_json(rollback),
         News::Trouble(why) => json!({"event": "trouble", "why": why}),
         News::Recovered => json!({"event": "recovered"}),
@@ -249,9 +375,19 @@ fn as_json(news: &News<'_>) -> Option<Value> {
 }
 
 fn waiting_as_json(waiting: &Waiting) -> Value {
-    let Waiting { nodes, activity, for_a_person, refusals, blocked } = waiting;
+    let Waiting {
+        nodes,
+        activity,
+        for_a_person,
+        refusals,
+        blocked,
+    } = waiting;
     let waits = for_a_person.iter().map(|change| {
-        let WaitingChange { target, hazard, needs_approval } = change;
+        let WaitingChange {
+            target,
+            hazard,
+            needs_approval,
+        } = change;
         let hazard = hazard_text(*hazard, *activity);
         let mut object = json!({"kind": target.kind(), "name": target.name(), "hazard": hazard});
         if !needs_approval.is_empty() {
@@ -260,9 +396,12 @@ fn waiting_as_json(waiting: &Waiting) -> Value {
         }
         object
     });
-    let blocked =
-        blocked.iter().map(|(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}));
-    let refusals = refusals.iter().map(|refusal| json!({"rule": refusal.rule.0, "message": refusal.message}));
+    let blocked = blocked.iter().map(
+        |(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}),
+    );
+    let refusals = refusals
+        .iter()
+        .map(|refusal| json!({"rule": refusal.rule.0, "message": refusal.message}));
     json!({
         "event": "seen", "nodes": nodes, "paused": *activity == Activity::Paused, "waiting": waits.collect::<Vec<_>>(),
         "refusals": refusals.collect::<Vec<_>>(), "blocked": blocked.collect::<Vec<_>>(),
@@ -270,8 +409,14 @@ fn waiting_as_json(waiting: &Waiting) -> Value {
 }
 
 fn rollback_as_json(rollback: &Rollback) -> Value {
-    let Rollback { from, to, forgotten } = rollback;
-    let forgotten = forgotten.iter().map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()}));
+    let Rollback {
+        from,
+        to,
+        forgotten,
+    } = rollback;
+    let forgotten = forgotten
+        .iter()
+        .map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()}));
     json!({"event": "rolled-back", "from": from, "to": to, "quarantined": forgotten.collect::<Vec<_>>()})
 }
 
@@ -284,19 +429,36 @@ mod tests {
     /// One whose news nobody prints.
     fn silent(format: Format) -> (Announcer, Receiver<Said>) {
         let (printer, said) = sync_channel(WAITING);
-        (Announcer { format, printer, printed: std::thread::spawn(|| Ok(())), nobody_listens: Arc::default() }, said)
+        (
+            Announcer {
+                format,
+                printer,
+                printed: std::thread::spawn(|| Ok(())),
+                nobody_listens: Arc::default(),
+            },
+            said,
+        )
     }
 
     #[test]
     fn faults_are_handed_over_as_they_are() {
-        let file = SourceFile { path: "a.yaml".into(), text: "a: 1\n---\n".repeat(1_000).into() };
+        let file = SourceFile {
+            path: "a.yaml".into(),
+            text: "a: 1\n---\n".repeat(1_000).into(),
+        };
         let loaded = understand(Documents { files: vec![file] }, Vec::new());
         let (mut human, said) = silent(Format::Human);
         human.hear(&News::Invalid(&loaded));
-        assert!(matches!(said.try_recv(), Ok(Said::Files(findings, _)) if findings == loaded.findings));
-        assert!(matches!(said.try_recv(), Ok(Said::Line { text, .. }) if text.contains("1,000 faults")));
+        assert!(
+            matches!(said.try_recv(), Ok(Said::Files(findings, _)) if findings == loaded.findings)
+        );
+        assert!(
+            matches!(said.try_recv(), Ok(Said::Line { text, .. }) if text.contains("1,000 faults"))
+        );
         let (mut json, said) = silent(Format::Json);
         json.hear(&News::Invalid(&loaded));
-        assert!(matches!(said.try_recv(), Ok(Said::Faults { findings, .. }) if findings == loaded.findings));
+        assert!(
+            matches!(said.try_recv(), Ok(Said::Faults { findings, .. }) if findings == loaded.findings)
+        );
     }
 }

@@ -24,7 +24,8 @@ pub(super) struct Arguments {
     /// Where `/livez`, `/readyz` and `/metrics` are answered.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
-    /// Its name among its replicas, such as that of its Pod; made from host, process and chance when absent.
+    /// Its name among its replicas, such as that of its Pod; made from host, process and chance
+    /// when absent.
     #[arg(long, value_name = "NAME", env = "CILIUM_IPAM_IDENTITY")]
     identity: Option<String>,
     /// How often it is planned when nothing happens, at least `1s`.
@@ -40,7 +41,8 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     if common.cluster.is_some() {
-        let message = "a cluster in a file has no custom resources; use apply, or run it in a cluster";
+        let message =
+            "a cluster in a file has no custom resources; use apply, or run it in a cluster";
         return Err(Failure::Failed(message.to_owned()));
     }
     let cluster = LiveCluster::connect(common.connection(common.patience)).await?;
@@ -70,6 +72,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
             () = nobody_listens.notified() => {}
         }
     };
-    operate(operator, ending, &mut |news: News<'_>| announcer.hear(&news)).await;
+    operate(operator, ending, &mut |news: News<'_>| {
+        announcer.hear(&news)
+    })
+    .await;
     announcer.finish()
 }

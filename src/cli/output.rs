@@ -1,5 +1,6 @@
-//! Printing: data to stdout, talk to stderr, without colours where they do not belong. Nothing else in the terminal program prints, so that
-//! no text of others reaches a terminal or a CI log as more than text.
+//! Printing: data to stdout, talk to stderr, without colours where they do not belong. Nothing else
+//! in the terminal program prints, so that no text of others reaches a terminal or a CI log as more
+//! than text.
 
 use std::io::Write;
 
@@ -30,8 +31,8 @@ pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Passes JSON on with nothing in it that a terminal would take for more than text. What is written must be whole strings at
-/// a time, as serde_json does.
+/// Passes JSON on with nothing in it that a terminal would take for more than text. What is written
+/// must be whole strings at a time, as serde_json does.
 struct Harmless<W>(W);
 
 impl<W: Write> Write for Harmless<W> {
@@ -64,7 +65,9 @@ pub(super) fn json_text(value: &impl Serialize) -> std::io::Result<String> {
 
 /// Talk. A stderr that is gone cannot be told about it.
 pub(super) fn talk(text: &str) {
-    let _ = anstream::stderr().lock().write_all(render::log_text(text).as_bytes());
+    let _ = anstream::stderr()
+        .lock()
+        .write_all(render::log_text(text).as_bytes());
 }
 
 /// A line of talk.

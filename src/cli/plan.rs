@@ -12,7 +12,9 @@ use super::validate::Report;
 use super::{Common, Reached, output};
 use crate::cluster::{Extent, replace_private_file};
 use crate::plan::PlanDocument;
-use crate::render::{Detail, count, diagnostics, finding_documents, human, markdown, markdown_findings};
+use crate::render::{
+    Detail, count, diagnostics, finding_documents, human, markdown, markdown_findings,
+};
 use crate::run::{Job, Loaded, Reach};
 
 /// Show what would change, and why.
@@ -26,8 +28,8 @@ pub(super) struct Arguments {
     /// Form of the plan.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
-    /// Exit with 2 when there are changes, with 1 when there are none and a check found an error, and otherwise with 0, unless --fail-on
-    /// names more.
+    /// Exit with 2 when there are changes, with 1 when there are none and a check found an error,
+    /// and otherwise with 0, unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
     /// Exit with 2 when the plan has one of these; `error` by default.
@@ -83,30 +85,45 @@ impl FailOn {
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let location = arguments.files.location();
     let (mut loaded, observed) = read(location.clone(), common, Extent::Plan, Reach::Ports).await?;
-    let Some(observed) = observed else { return Err(invalid(arguments, common, &loaded)?) };
+    let Some(observed) = observed else {
+        return Err(invalid(arguments, common, &loaded)?);
+    };
     arguments.rails.amend(&mut loaded.desired.policy);
     let waivers = arguments.rails.waivers();
     let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
-    let document = PlanDocument::new(&plan, &location.directory.to_string_lossy()).of_revision(loaded.revision.clone());
+    let document = PlanDocument::new(&plan, &location.directory.to_string_lossy())
+        .of_revision(loaded.revision.clone());
     let document = match common.detail() {
         Detail::Short => document.cut(),
         Detail::Full => document,
     };
     if let Some(file) = &arguments.out {
-        replace_private_file(file, &output::json_text(&document)?)
-            .map_err(|error| Failure::Failed(format!("the plan cannot be saved to {}: {error}", file.display())))?;
+        replace_private_file(file, &output::json_text(&document)?).map_err(|error| {
+            Failure::Failed(format!(
+                "the plan cannot be saved to {}: {error}",
+                file.display()
+            ))
+        })?;
     }
     match arguments.output {
         PlanFormat::Json => output::json(&document)?,
         PlanFormat::Markdown => output::data(&markdown(&document, common.detail()))?,
         PlanFormat::Human => {
-            output::talk(&diagnostics(&plan.findings, &loaded.documents, common.detail()));
+            output::talk(&diagnostics(
+                &plan.findings,
+                &loaded.documents,
+                common.detail(),
+            ));
             output::data(&human(&document, common.detail()))?;
         }
     }
     if let Some(file) = &arguments.out {
         let next = if document.refusals.is_empty() {
-            format!("To do exactly this: cilium-ipam apply {}{}", file.display(), common.flags())
+            format!(
+                "To do exactly this: cilium-ipam apply {}{}",
+                file.display(),
+                common.flags()
+            )
         } else {
             "It is refused as it is, so `apply` will not take it.".to_owned()
         };
@@ -116,10 +133,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 impl Arguments {
-    /// What --detailed-exitcode and --fail-on make of the plan. For --detailed-exitcode, 2 means changes and nothing else, so an error
-    /// without changes is a failure.
+    /// What --detailed-exitcode and --fail-on make of the plan. For --detailed-exitcode, 2 means
+    /// changes and nothing else, so an error without changes is a failure.
     fn outcome(&self, plan: &PlanDocument) -> Result<Reached, Failure> {
-        let by_default: &[FailOn] = if self.detailed_exitcode { &[FailOn::Changes] } else { &[FailOn::Error] };
+        let by_default: &[FailOn] = if self.detailed_exitcode {
+            &[FailOn::Changes]
+        } else {
+            &[FailOn::Error]
+        };
         let named = self.fail_on.as_deref().unwrap_or(by_default);
         let pending = self.detailed_exitcode && FailOn::Changes.is_in(plan);
         if pending || named.iter().any(|condition| condition.is_in(plan)) {
@@ -127,7 +148,9 @@ impl Arguments {
         }
         if self.detailed_exitcode && self.fail_on.is_none() && FailOn::Error.is_in(plan) {
             let errors = count(plan.summary.errors, "error");
-            return Err(Failure::Failed(format!("there is nothing to change, but the checks found {errors}")));
+            return Err(Failure::Failed(format!(
+                "there is nothing to change, but the checks found {errors}"
+            )));
         }
         Ok(Reached::Done)
     }

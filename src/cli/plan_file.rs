@@ -1,4 +1,5 @@
-//! Plan files: read, held against what a person expects of them, and introduced before they are used.
+//! Plan files: read, held against what a person expects of them, and introduced before they are
+//! used.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use crate::render::{Paint, printable};
 /// What a plan must be to be applied.
 #[derive(Debug, clap::Args)]
 pub(super) struct Expectation {
-    /// Apply only the plan with this digest, and do not ask. `plan --out` prints it; at least 16 of its 64 digits.
+    /// Apply only the plan with this digest, and do not ask. `plan --out` prints it; at least 16 of
+    /// its 64 digits.
     #[arg(long, value_name = "DIGEST")]
     expect_digest: Option<DigestPrefix>,
     /// Refuse a plan file that was made from another directory.
@@ -42,7 +44,11 @@ impl Made {
 }
 
 /// A saved plan is of its own commit. `--revision` may repeat it, under any name.
-pub(super) fn check_commit(saved: &PlanDocument, revision: &str, commit: Option<&str>) -> Result<(), Failure> {
+pub(super) fn check_commit(
+    saved: &PlanDocument,
+    revision: &str,
+    commit: Option<&str>,
+) -> Result<(), Failure> {
     if saved.source.revision.as_deref() == commit {
         return Ok(());
     }
@@ -50,9 +56,15 @@ pub(super) fn check_commit(saved: &PlanDocument, revision: &str, commit: Option<
         Some(commit) => format!("the files of commit {commit}"),
         None => "files of no commit".to_owned(),
     };
-    let asked = commit.map(|commit| format!(", which is commit {commit}")).unwrap_or_default();
-    let what = format!("the plan was made from {made}, and --revision asks for `{revision}`{asked}");
-    Err(Failure::Unexpected { what, hint: "plan again with this revision, and review that plan" })
+    let asked = commit
+        .map(|commit| format!(", which is commit {commit}"))
+        .unwrap_or_default();
+    let what =
+        format!("the plan was made from {made}, and --revision asks for `{revision}`{asked}");
+    Err(Failure::Unexpected {
+        what,
+        hint: "plan again with this revision, and review that plan",
+    })
 }
 
 /// The beginning of a digest, or all of it.
@@ -69,10 +81,13 @@ impl FromStr for DigestPrefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<DigestPrefix, String> {
-        let is_digest = (SHORTEST..=WHOLE).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_digest = (SHORTEST..=WHOLE).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match is_digest {
             true => Ok(DigestPrefix(text.to_ascii_lowercase())),
-            false => Err(format!("expected {SHORTEST} to {WHOLE} hexadecimal digits, as `plan --out` prints them")),
+            false => Err(format!(
+                "expected {SHORTEST} to {WHOLE} hexadecimal digits, as `plan --out` prints them"
+            )),
         }
     }
 }
@@ -88,8 +103,13 @@ impl Expectation {
         match &self.expect_digest {
             Some(DigestPrefix(expected)) if !plan.digest.starts_with(expected) => {
                 let digest = &plan.digest;
-                let what = format!("the plan has the digest {digest}, and --expect-digest asks for {expected}");
-                Err(Failure::Unexpected { what, hint: made.hint() })
+                let what = format!(
+                    "the plan has the digest {digest}, and --expect-digest asks for {expected}"
+                );
+                Err(Failure::Unexpected {
+                    what,
+                    hint: made.hint(),
+                })
             }
             _ => Ok(()),
         }
@@ -98,15 +118,21 @@ impl Expectation {
     /// Refuses a plan file of another directory, or the flag where there is no plan file.
     pub(super) fn check_directory(&self, saved: Option<&PlanDocument>) -> Result<(), Failure> {
         match (&self.directory, saved) {
-            (Some(expected), Some(saved)) if !is_same_place(expected, Path::new(&saved.source.directory)) => {
+            (Some(expected), Some(saved))
+                if !is_same_place(expected, Path::new(&saved.source.directory)) =>
+            {
                 let expected = expected.display();
                 let directory = &saved.source.directory;
-                let what = format!("the plan was made from `{directory}`, and --directory asks for `{expected}`");
-                Err(Failure::Unexpected { what, hint: Made::Earlier.hint() })
+                let what = format!(
+                    "the plan was made from `{directory}`, and --directory asks for `{expected}`"
+                );
+                Err(Failure::Unexpected {
+                    what,
+                    hint: Made::Earlier.hint(),
+                })
             }
             (Some(_), None) => {
-                let message =
-                    "--directory says which directory a plan file must name; without one, name the directory alone";
+                let message = "--directory says which directory a plan file must name; without one, name the directory alone";
                 Err(Failure::Failed(message.to_owned()))
             }
             _ => Ok(()),
@@ -117,14 +143,19 @@ impl Expectation {
 /// Two spellings of one place, whether it exists or not.
 fn is_same_place(one: &Path, other: &Path) -> bool {
     let same = |one: std::io::Result<PathBuf>, other: std::io::Result<PathBuf>| matches!((one, other), (Ok(one), Ok(other)) if one == other);
-    same(std::path::absolute(one), std::path::absolute(other)) || same(one.canonicalize(), other.canonicalize())
+    same(std::path::absolute(one), std::path::absolute(other))
+        || same(one.canonicalize(), other.canonicalize())
 }
 
 /// Reads a plan file; one that is damaged or was changed is refused.
 pub(super) fn read(file: &Path) -> Result<PlanDocument, Failure> {
-    let fault = |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be used: {error}", file.display()));
+    let fault = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!("{} cannot be used: {error}", file.display()))
+    };
     let mut text = String::new();
-    open_regular(file).and_then(|mut opened| opened.read_to_string(&mut text)).map_err(|error| fault(&error))?;
+    open_regular(file)
+        .and_then(|mut opened| opened.read_to_string(&mut text))
+        .map_err(|error| fault(&error))?;
     PlanDocument::parse(&text).map_err(|error| fault(&error))
 }
 
@@ -134,12 +165,30 @@ pub(super) fn introduction(file: &Path, plan: &PlanDocument) -> String {
         Intent::Files => "saved plan",
         Intent::Undo => "undo plan",
     };
-    let waivers = if plan.waivers.is_empty() { "none".to_owned() } else { plan.waivers.join(", ") };
+    let waivers = if plan.waivers.is_empty() {
+        "none".to_owned()
+    } else {
+        plan.waivers.join(", ")
+    };
     let mut lines = vec![("directory", plan.source.directory.as_str())];
-    lines.extend(plan.source.revision.as_deref().map(|commit| ("commit", commit)));
-    lines.extend([("waivers", waivers.as_str()), ("digest", plan.digest.as_str())]);
-    let mut text = format!("{} {}\n", Paint::Bold.on(title), printable(&file.to_string_lossy()));
-    lines.iter().for_each(|(name, value)| text.push_str(&format!("  {name:10} {}\n", printable(value))));
+    lines.extend(
+        plan.source
+            .revision
+            .as_deref()
+            .map(|commit| ("commit", commit)),
+    );
+    lines.extend([
+        ("waivers", waivers.as_str()),
+        ("digest", plan.digest.as_str()),
+    ]);
+    let mut text = format!(
+        "{} {}\n",
+        Paint::Bold.on(title),
+        printable(&file.to_string_lossy())
+    );
+    lines
+        .iter()
+        .for_each(|(name, value)| text.push_str(&format!("  {name:10} {}\n", printable(value))));
     text
 }
 
@@ -150,9 +199,18 @@ mod tests {
     #[test]
     fn a_digest_has_enough_digits_and_nothing_else() {
         for good in ["0123456789abcdef", "0123456789ABCDEF0", &"a".repeat(64)] {
-            assert_eq!(good.parse::<DigestPrefix>().unwrap().0, good.to_ascii_lowercase());
+            assert_eq!(
+                good.parse::<DigestPrefix>().unwrap().0,
+                good.to_ascii_lowercase()
+            );
         }
-        for bad in ["", "0123456789abcde", "0123456789abcdeg", "sha256:0123456789abcdef", &"a".repeat(65)] {
+        for bad in [
+            "",
+            "0123456789abcde",
+            "0123456789abcdeg",
+            "sha256:0123456789abcdef",
+            &"a".repeat(65),
+        ] {
             assert!(bad.parse::<DigestPrefix>().is_err(), "{bad}");
         }
     }
@@ -165,7 +223,11 @@ mod tests {
             ("src/../src", "src", true),
             ("pools", "examples", false),
         ] {
-            assert_eq!(is_same_place(Path::new(one), Path::new(other)), is_same, "{one} {other}");
+            assert_eq!(
+                is_same_place(Path::new(one), Path::new(other)),
+                is_same,
+                "{one} {other}"
+            );
         }
     }
 }

@@ -30,7 +30,8 @@ impl Progress {
             return Progress::Lines;
         }
         let bar = ProgressBar::new(changes as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} changes, {eta} left") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} changes, {eta} left")
+        {
             bar.set_style(style);
         }
         Progress::Bar(bar)
@@ -39,7 +40,11 @@ impl Progress {
     pub(super) fn event(&mut self, event: &Event<'_>) {
         let Event::Finished { change, outcome } = event;
         let (target, after) = (change.target(), ChangeDocument::from(*change).comes());
-        let verb = if after.is_empty() { "taken away" } else { "written" };
+        let verb = if after.is_empty() {
+            "taken away"
+        } else {
+            "written"
+        };
         let line = match fault(outcome) {
             None => format!("{} {target}  {}", Paint::Green.on(verb), printable(&after)),
             Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),

@@ -11,8 +11,8 @@ use crate::plan::PlanDocument;
 /// Limits, waivers and protections.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Rails {
-    /// Let the plan exceed this limit, such as `release-percent`, or take so many addresses from Services, such as `lost-addresses=3`; once
-    /// for each.
+    /// Let the plan exceed this limit, such as `release-percent`, or take so many addresses from
+    /// Services, such as `lost-addresses=3`; once for each.
     #[arg(long, value_name = "WAIVER")]
     waive: Vec<Waiver>,
     /// Set a limit, such as `disruptive-count=3`, where the Policy says more or nothing.
@@ -37,7 +37,9 @@ impl FromStr for Setting {
 
     fn from_str(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').ok_or("write it as LIMIT=N")?;
-        let name: LimitName = name.parse().map_err(|error: LimitNameError| error.to_string())?;
+        let name: LimitName = name
+            .parse()
+            .map_err(|error: LimitNameError| error.to_string())?;
         let most = name.measure.most();
         match value.parse() {
             Ok(value) if value <= most => Ok(Setting { name, value }),
@@ -49,7 +51,12 @@ impl FromStr for Setting {
 impl Rails {
     /// Adds the flags to the Policy.
     pub(super) fn amend(&self, policy: &mut Policy) {
-        let Rails { waive: _, limit, protect_node, protect_pool } = self;
+        let Rails {
+            waive: _,
+            limit,
+            protect_node,
+            protect_pool,
+        } = self;
         for Setting { name, value } in limit {
             // To do more than the Policy allows takes a waiver, which leaves a trace.
             let limit = policy.limits.entry(*name).or_insert(*value);
@@ -74,9 +81,19 @@ impl Rails {
         let names = |names: &BTreeSet<String>| match names.len() {
             0 => "no waivers".to_owned(),
             1 => format!("the waiver {}", names.iter().cloned().collect::<String>()),
-            _ => format!("the waivers {}", names.iter().cloned().collect::<Vec<_>>().join(", ")),
+            _ => format!(
+                "the waivers {}",
+                names.iter().cloned().collect::<Vec<_>>().join(", ")
+            ),
         };
-        let what = format!("the plan has {}, and --waive asks for {}", names(&of_plan), names(&asked));
-        Err(Failure::Unexpected { what, hint: "plan again with these waivers, and review that plan" })
+        let what = format!(
+            "the plan has {}, and --waive asks for {}",
+            names(&of_plan),
+            names(&asked)
+        );
+        Err(Failure::Unexpected {
+            what,
+            hint: "plan again with these waivers, and review that plan",
+        })
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the files and the cluster at the same time, so that neither waits for the other; and then what Neutron says of the subnets in the
-//! files.
+//! Reads the files and the cluster at the same time, so that neither waits for the other; and then
+//! what Neutron says of the subnets in the files.
 
 use super::Common;
 use super::failure::Failure;
@@ -8,7 +8,8 @@ use crate::observed::Observed;
 use crate::run::{Loaded, Reach, load};
 use crate::source::Location;
 
-/// The files, and the cluster where the files have no errors. Of what is wrong with both, the files are told about first.
+/// The files, and the cluster where the files have no errors. Of what is wrong with both, the files
+/// are told about first.
 pub(super) async fn read(
     location: Location,
     common: &Common,

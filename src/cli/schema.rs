@@ -1,4 +1,5 @@
-//! `schema`: JSON Schema of the files, made from the types that read them, and the CustomResourceDefinitions made from the same.
+//! `schema`: JSON Schema of the files, made from the types that read them, and the
+//! CustomResourceDefinitions made from the same.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! `show lb`: LoadBalancer pools and Services, in Cilium's own columns, with what is expected beside them where it differs.
+//! `show lb`: LoadBalancer pools and Services, in Cilium's own columns, with what is expected
+//! beside them where it differs.
 
 use serde::Serialize;
 
@@ -9,7 +10,8 @@ use crate::check;
 use crate::cluster::Extent;
 use crate::desired::Documents;
 use crate::lbipam::{
-    AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled, conflicts, settle,
+    AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled,
+    conflicts, settle,
 };
 use crate::net::Range;
 use crate::observed::{AddressPoolStatus, Observed};
@@ -67,7 +69,11 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failu
     match flags.output {
         Format::Json => output::json(&shown)?,
         Format::Human => {
-            output::talk(&diagnostics(&check::load_balancing(&observed), &Documents::default(), common.detail()));
+            output::talk(&diagnostics(
+                &check::load_balancing(&observed),
+                &Documents::default(),
+                common.detail(),
+            ));
             output::data(&text(&shown))?;
         }
     }
@@ -81,11 +87,23 @@ fn shown(observed: &Observed) -> Shown {
     let Settled { outlooks, counts } = settle(&pools, observed.services.values(), &rules, running);
     let conflicts = conflicts(&pools, running);
     let pool_row = |pool: &AddressPool| {
-        let status = observed.address_pools.get(&pool.name).map(|seen| seen.status.clone()).unwrap_or_default();
-        let Counts { total, used, available } = counts.get(&pool.name).copied().unwrap_or_default();
+        let status = observed
+            .address_pools
+            .get(&pool.name)
+            .map(|seen| seen.status.clone())
+            .unwrap_or_default();
+        let Counts {
+            total,
+            used,
+            available,
+        } = counts.get(&pool.name).copied().unwrap_or_default();
         let conflicting = conflicts.contains_key(pool.name.as_str());
-        let AddressPoolStatus { conflicting: said, total: said_total, used: said_used, available: said_available } =
-            status;
+        let AddressPoolStatus {
+            conflicting: said,
+            total: said_total,
+            used: said_used,
+            available: said_available,
+        } = status;
         PoolRow {
             name: pool.name.clone(),
             disabled: pool.state == ServingState::Disabled,
@@ -93,7 +111,12 @@ fn shown(observed: &Observed) -> Shown {
             total: said_total,
             used: said_used,
             available: said_available,
-            expected: Expected { conflicting, total, used, available },
+            expected: Expected {
+                conflicting,
+                total,
+                used,
+                available,
+            },
         }
     };
     let service_row = |(name, outlook): (&crate::model::ServiceName, &Outlook)| {
@@ -108,20 +131,34 @@ fn shown(observed: &Observed) -> Shown {
 
 fn row_of(service: &LbService, outlook: &Outlook, pools: &[AddressPool]) -> ServiceRow {
     let has = |pool: &&AddressPool| {
-        let covers =
-            |address: &std::net::IpAddr| pool.ranges.iter().any(|range| range.range.contains(&Range::from(*address)));
+        let covers = |address: &std::net::IpAddr| {
+            pool.ranges
+                .iter()
+                .any(|range| range.range.contains(&Range::from(*address)))
+        };
         pool.selects(&service.labels) && service.ingress.iter().any(covers)
     };
-    let loses = outlook.loses.iter().map(|(address, why)| format!("loses {address}: {why}"));
+    let loses = outlook
+        .loses
+        .iter()
+        .map(|(address, why)| format!("loses {address}: {why}"));
     let gains = outlook.gains.iter().map(Gain::to_string);
     let is_told = |reason: &str| service.reason.as_deref() == Some(reason);
-    let pending = outlook.pending.iter().map(Pending::reason).filter(|reason| !is_told(reason));
+    let pending = outlook
+        .pending
+        .iter()
+        .map(Pending::reason)
+        .filter(|reason| !is_told(reason));
     let pending = pending.map(|reason| format!("pending: {reason}"));
     ServiceRow {
         namespace: service.name.namespace().to_owned(),
         name: service.name.name().to_owned(),
         external_ips: service.ingress.iter().map(ToString::to_string).collect(),
-        pools: pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
+        pools: pools
+            .iter()
+            .filter(has)
+            .map(|pool| pool.name.clone())
+            .collect(),
         reason: service.reason.clone(),
         expected: loses.chain(gains).chain(pending).collect(),
     }
@@ -132,7 +169,11 @@ fn safe(text: &str) -> String {
 }
 
 fn text(shown: &Shown) -> String {
-    let or_dash = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map_or("-".to_owned(), safe);
+    let or_dash = |text: &Option<String>| {
+        text.as_deref()
+            .filter(|text| !text.is_empty())
+            .map_or("-".to_owned(), safe)
+    };
     let pool = |row: &PoolRow| {
         [
             safe(&row.name),
@@ -145,11 +186,21 @@ fn text(shown: &Shown) -> String {
         ]
     };
     let service = |row: &ServiceRow| {
-        let joined = |items: &[String]| if items.is_empty() { "-".to_owned() } else { safe(&items.join(",")) };
+        let joined = |items: &[String]| {
+            if items.is_empty() {
+                "-".to_owned()
+            } else {
+                safe(&items.join(","))
+            }
+        };
         [
             safe(&row.namespace),
             safe(&row.name),
-            if row.external_ips.is_empty() { "<pending>".to_owned() } else { row.external_ips.join(",") },
+            if row.external_ips.is_empty() {
+                "<pending>".to_owned()
+            } else {
+                row.external_ips.join(",")
+            },
             joined(&row.pools),
             or_dash(&row.reason),
             joined(&row.expected),
@@ -157,18 +208,51 @@ fn text(shown: &Shown) -> String {
     };
     let pools: Vec<[String; 7]> = shown.pools.iter().map(pool).collect();
     let services: Vec<[String; 6]> = shown.services.iter().map(service).collect();
-    let pools = table(["NAME", "DISABLED", "CONFLICTING", "TOTAL", "USED", "AVAILABLE", "EXPECTED"], &pools);
-    let services = table(["NAMESPACE", "NAME", "EXTERNAL-IP", "POOL", "REASON", "EXPECTED"], &services);
+    let pools = table(
+        [
+            "NAME",
+            "DISABLED",
+            "CONFLICTING",
+            "TOTAL",
+            "USED",
+            "AVAILABLE",
+            "EXPECTED",
+        ],
+        &pools,
+    );
+    let services = table(
+        [
+            "NAMESPACE",
+            "NAME",
+            "EXTERNAL-IP",
+            "POOL",
+            "REASON",
+            "EXPECTED",
+        ],
+        &services,
+    );
     format!("{pools}\n{services}")
 }
 
 /// Our own figures, where Cilium's differ or are not there yet.
 fn difference(row: &PoolRow) -> Option<String> {
-    let Expected { conflicting, total, used, available } = row.expected;
+    let Expected {
+        conflicting,
+        total,
+        used,
+        available,
+    } = row.expected;
     let is = |said: &Option<String>, ours: u128| said.as_deref() == Some(&ours.to_string());
     let mut parts = Vec::new();
     if row.conflicting.as_deref() != Some(if conflicting { "True" } else { "False" }) {
-        parts.push(if conflicting { "conflicting" } else { "no conflict" }.to_owned());
+        parts.push(
+            if conflicting {
+                "conflicting"
+            } else {
+                "no conflict"
+            }
+            .to_owned(),
+        );
     }
     if !(is(&row.total, total) && is(&row.used, used) && is(&row.available, available)) {
         parts.push(format!("{total} total, {used} used, {available} available"));

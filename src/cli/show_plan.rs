@@ -1,4 +1,5 @@
-//! `show plan`: a saved plan or an undo plan as it lies in a file. It reads neither the cluster nor the directory.
+//! `show plan`: a saved plan or an undo plan as it lies in a file. It reads neither the cluster nor
+//! the directory.
 
 use std::path::PathBuf;
 

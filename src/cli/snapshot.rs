@@ -22,8 +22,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         None => output::json(&list)?,
         Some(file) => {
             let text = serde_json::to_string_pretty(&list).map_err(std::io::Error::from)?;
-            replace_file(file, &(text + "\n"))
-                .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", file.display())))?;
+            replace_file(file, &(text + "\n")).map_err(|error| {
+                Failure::Failed(format!("{} cannot be written: {error}", file.display()))
+            })?;
         }
     }
     Ok(Reached::Done)

@@ -6,8 +6,8 @@ use super::Common;
 use super::failure::Failure;
 use crate::cluster::live::LiveCluster;
 use crate::cluster::{
-    Cluster, ClusterError, Durability, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening, Saved, Seen, Write,
-    WriteError, Written,
+    Cluster, ClusterError, Durability, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening,
+    Saved, Seen, Write, WriteError, Written,
 };
 use crate::observed::ObservedKind;
 
@@ -22,7 +22,9 @@ impl Target {
         if let Some(path) = &common.cluster {
             return Ok(Target::File(Box::new(FileCluster::open(path, opening)?)));
         }
-        Ok(Target::Live(LiveCluster::connect(common.connection(common.patience)).await?))
+        Ok(Target::Live(
+            LiveCluster::connect(common.connection(common.patience)).await?,
+        ))
     }
 }
 

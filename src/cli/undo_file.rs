@@ -31,7 +31,8 @@ pub(super) struct Undo {
     pub(super) instead: BTreeSet<String>,
 }
 
-/// Written before the first change, so that a kill leaves it behind, and again with what was really applied.
+/// Written before the first change, so that a kill leaves it behind, and again with what was really
+/// applied.
 pub(super) struct UndoFile {
     path: PathBuf,
     naming: Naming,
@@ -61,7 +62,11 @@ impl UndoFile {
         let by_time = || PathBuf::from(format!("undo-{}.json", now.strftime("%Y%m%dT%H%M%SZ")));
         UndoFile {
             path: path.map_or_else(by_time, Path::to_owned),
-            naming: if path.is_some() { Naming::Person } else { Naming::Time },
+            naming: if path.is_some() {
+                Naming::Person
+            } else {
+                Naming::Time
+            },
             directory: directory.to_string_lossy().into_owned(),
             state: State::None,
         }
@@ -69,10 +74,18 @@ impl UndoFile {
 
     /// An undo plan never takes the place of another file, of an earlier undo plan least of all.
     fn claim_place(&mut self) -> Result<(), Failure> {
-        let create = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(MODE).open(path);
+        let create = |path: &Path| {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(MODE)
+                .open(path)
+        };
         let mut outcome = create(&self.path);
         let is_taken = |outcome: &std::io::Result<std::fs::File>| {
-            outcome.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
+            outcome
+                .as_ref()
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
         };
         let first = self.path.clone();
         for number in 2..100 {
@@ -87,7 +100,9 @@ impl UndoFile {
 
     fn fault(&self, error: &std::io::Error) -> Failure {
         let file = self.path.display();
-        Failure::Failed(format!("the undo plan cannot be written to {file}: {error}; see --undo-out"))
+        Failure::Failed(format!(
+            "the undo plan cannot be written to {file}: {error}; see --undo-out"
+        ))
     }
 
     /// Writes what takes these changes back, if anything does.
@@ -98,7 +113,12 @@ impl UndoFile {
         observed: &Observed,
     ) -> Result<(), Failure> {
         let changes: Vec<&Change> = changes.iter().collect();
-        self.write(&PlanDocument::undoing(&changes, &self.directory, desired, observed))
+        self.write(&PlanDocument::undoing(
+            &changes,
+            &self.directory,
+            desired,
+            observed,
+        ))
     }
 
     fn write(&mut self, document: &PlanDocument) -> Result<(), Failure> {
@@ -109,13 +129,23 @@ impl UndoFile {
             self.claim_place()?;
             self.state = State::Written;
         }
-        replace_private_file(&self.path, &output::json_text(document)?).map_err(|error| self.fault(&error))
+        replace_private_file(&self.path, &output::json_text(document)?)
+            .map_err(|error| self.fault(&error))
     }
 
-    /// Leaves in it what was applied, or may have been. A file that takes nothing back would only puzzle, so it goes.
-    pub(super) fn keep_applied(&mut self, applied: &Applied, desired: &Desired, observed: &Observed) -> Option<Undo> {
+    /// Leaves in it what was applied, or may have been. A file that takes nothing back would only
+    /// puzzle, so it goes.
+    pub(super) fn keep_applied(
+        &mut self,
+        applied: &Applied,
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Option<Undo> {
         let is_done = |outcome: &Outcome| matches!(outcome, Outcome::Applied | Outcome::Unknown(_));
-        let done = applied.outcomes.iter().filter(|(_, outcome)| is_done(outcome));
+        let done = applied
+            .outcomes
+            .iter()
+            .filter(|(_, outcome)| is_done(outcome));
         let done: Vec<&Change> = done.map(|(change, _)| change).collect();
         let document = PlanDocument::undoing(&done, &self.directory, desired, observed);
         if document.changes.is_empty() && self.state == State::Written {
@@ -123,14 +153,20 @@ impl UndoFile {
             self.state = State::None;
         }
         if self.write(&document).is_err() {
-            output::warn("the undo plan could not be written again: it also lists what was not applied");
+            output::warn(
+                "the undo plan could not be written again: it also lists what was not applied",
+            );
         }
         let changes = document.changes.len();
         (!done.is_empty()).then(|| Undo {
             file: (self.state == State::Written).then(|| self.path.display().to_string()),
             changes,
             irreversible: done.len() - changes,
-            instead: document.blocked.into_iter().map(|blocked| blocked.unblock).collect(),
+            instead: document
+                .blocked
+                .into_iter()
+                .map(|blocked| blocked.unblock)
+                .collect(),
         })
     }
 }

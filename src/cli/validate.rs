@@ -33,12 +33,24 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(loaded: &Loaded, detail: Detail) -> Report {
-        Report::of(loaded, if loaded.has_errors() { Verdict::Invalid } else { Verdict::Valid }, detail)
+        Report::of(
+            loaded,
+            if loaded.has_errors() {
+                Verdict::Invalid
+            } else {
+                Verdict::Valid
+            },
+            detail,
+        )
     }
 
     fn of(loaded: &Loaded, verdict: Verdict, detail: Detail) -> Report {
         let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
-        Report { format_version: "1.1", valid: verdict == Verdict::Valid, findings }
+        Report {
+            format_version: "1.1",
+            valid: verdict == Verdict::Valid,
+            findings,
+        }
     }
 }
 
@@ -80,13 +92,24 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
     };
     match verdict {
         Verdict::Invalid => return Err(Failure::Invalid(diagnostics)),
-        Verdict::WithWarnings => return Err(Failure::WithWarnings(diagnostics, count(loaded.warnings(), "warning"))),
+        Verdict::WithWarnings => {
+            return Err(Failure::WithWarnings(
+                diagnostics,
+                count(loaded.warnings(), "warning"),
+            ));
+        }
         Verdict::Valid if arguments.output == Format::Json => return Ok(Reached::Done),
         Verdict::Valid => output::talk(&diagnostics),
     }
-    let (pools, pins) = (count(loaded.desired.pools.len(), "pool"), count(loaded.desired.pins.len(), "pin"));
+    let (pools, pins) = (
+        count(loaded.desired.pools.len(), "pool"),
+        count(loaded.desired.pins.len(), "pin"),
+    );
     let mut counts = vec![pools, pins];
-    let (balancers, services) = (loaded.desired.address_pools.len(), loaded.desired.service_pins.len());
+    let (balancers, services) = (
+        loaded.desired.address_pools.len(),
+        loaded.desired.service_pins.len(),
+    );
     if balancers + services > 0 {
         counts.push(count(balancers, "LoadBalancer pool"));
         counts.push(count(services, "Service pin"));
@@ -94,8 +117,14 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
     let subnets = loaded.desired.neutron_pools.len();
     if subnets > 0 {
         counts.push(count(subnets, "Neutron subnet"));
-        output::talk("Neutron was not asked: whether another pool overlaps a subnet, `plan` tells.\n");
+        output::talk(
+            "Neutron was not asked: whether another pool overlaps a subnet, `plan` tells.\n",
+        );
     }
-    output::data(&format!("valid: {}, {}\n", counts.join(", "), count(loaded.warnings(), "warning")))?;
+    output::data(&format!(
+        "valid: {}, {}\n",
+        counts.join(", "),
+        count(loaded.warnings(), "warning")
+    ))?;
     Ok(Reached::Done)
 }

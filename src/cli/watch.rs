@@ -22,7 +22,8 @@ use crate::run::{Directory, News, Reach, Server, Telemetry, Watch, load, watch};
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
-    /// Where `/livez`, `/readyz` and `/metrics` are answered, such as `127.0.0.1:9464`; nowhere when absent.
+    /// Where `/livez`, `/readyz` and `/metrics` are answered, such as `127.0.0.1:9464`; nowhere
+    /// when absent.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// How often it is planned when nothing happens, at least `1s`.
@@ -118,7 +119,9 @@ async fn serve(told: Option<&Told>) -> Infallible {
 
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
-    let long_enough = Duration::try_from(duration).ok().filter(|duration| *duration >= Duration::from_secs(1));
+    let long_enough = Duration::try_from(duration)
+        .ok()
+        .filter(|duration| *duration >= Duration::from_secs(1));
     long_enough.ok_or_else(|| "it must be at least 1s".to_owned())
 }
 

@@ -23,11 +23,13 @@ pub enum Notice<'n> {
 pub enum Following {
     /// The server ends it now and then; it goes on from what was heard last.
     Closed,
-    /// The server has forgotten what came after that moment, or serves or shows the kind no more: it must be listed again.
+    /// The server has forgotten what came after that moment, or serves or shows the kind no more:
+    /// it must be listed again.
     Lost(String),
 }
 
-/// What the server's store has of an object, which may be something else than what the server lists from its memory.
+/// What the server's store has of an object, which may be something else than what the server lists
+/// from its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// This resourceVersion.

@@ -1,5 +1,6 @@
-//! Leases: one says who applies, since when, and what; another one which of several operators works. Both are a courtesy that keeps them from
-//! getting into each other's way; that no block is given twice rests on the claims alone.
+//! Leases: one says who applies, since when, and what; another one which of several operators
+//! works. Both are a courtesy that keeps them from getting into each other's way; that no block is
+//! given twice rests on the claims alone.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -98,17 +99,26 @@ impl LockRecord {
         let time = |text: Option<String>| text.and_then(|text| text.parse().ok());
         Ok(LockRecord {
             holder: spec.holder_identity.unwrap_or_default(),
-            operation: metadata.annotations.get(OPERATION_ANNOTATION).cloned().unwrap_or_default(),
+            operation: metadata
+                .annotations
+                .get(OPERATION_ANNOTATION)
+                .cloned()
+                .unwrap_or_default(),
             since: time(spec.acquire_time),
             renewed: time(spec.renew_time),
             duration: SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default()),
-            version: ObjectVersion { uid: metadata.uid, resource_version: metadata.resource_version },
+            version: ObjectVersion {
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+            },
         })
     }
 
     /// Whether somebody is still there.
     pub fn is_held(&self, now: Timestamp) -> bool {
-        let until = self.renewed.and_then(|renewed| renewed.saturating_add(self.duration).ok());
+        let until = self
+            .renewed
+            .and_then(|renewed| renewed.saturating_add(self.duration).ok());
         !self.holder.is_empty() && until.is_some_and(|until| now < until)
     }
 }
@@ -116,7 +126,14 @@ impl LockRecord {
 impl Write {
     /// Takes a lock, or renews it; without a version, creates it.
     pub fn take_lock(name: LeaseName, lock: &LockRecord, version: Option<&ObjectVersion>) -> Write {
-        let LockRecord { holder, operation, since, renewed, duration, version: _ } = lock;
+        let LockRecord {
+            holder,
+            operation,
+            since,
+            renewed,
+            duration,
+            version: _,
+        } = lock;
         let spec = json!({
             "holderIdentity": holder,
             "leaseDurationSeconds": duration.as_secs().max(1),
@@ -134,16 +151,24 @@ impl Write {
                 let mut metadata = own_metadata(name.as_str());
                 metadata["annotations"] = annotations;
                 let (api_version, kind) = ("coordination.k8s.io/v1", "Lease");
-                Operation::Create(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}))
+                Operation::Create(
+                    json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}),
+                )
             }
         };
-        Write { target: Target::Lease(name), operation }
+        Write {
+            target: Target::Lease(name),
+            operation,
+        }
     }
 
     /// Gives a lock back.
     pub fn give_lock_back(name: LeaseName, version: &ObjectVersion) -> Write {
         let patch: Value = json!({"metadata": guard(version), "spec": {"holderIdentity": ""}});
-        Write { target: Target::Lease(name), operation: Operation::Patch(patch) }
+        Write {
+            target: Target::Lease(name),
+            operation: Operation::Patch(patch),
+        }
     }
 }
 
@@ -164,6 +189,9 @@ mod tests {
         let at = |text: &str| lock.is_held(text.parse().unwrap());
         assert!(at("2026-01-01T00:00:14Z") && !at("2026-01-01T00:00:15Z"));
         assert_eq!(lock.operation, "apply");
-        assert_eq!(micro_time("2026-01-01T00:00:14Z".parse().unwrap()), "2026-01-01T00:00:14.000000Z");
+        assert_eq!(
+            micro_time("2026-01-01T00:00:14Z".parse().unwrap()),
+            "2026-01-01T00:00:14.000000Z"
+        );
     }
 }

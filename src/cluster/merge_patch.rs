@@ -11,7 +11,9 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }
-    let Value::Object(fields) = target else { return };
+    let Value::Object(fields) = target else {
+        return;
+    };
     for (key, value) in patch {
         if value.is_null() {
             fields.remove(key);
@@ -30,7 +32,13 @@ mod tests {
     #[test]
     fn as_in_the_rfc() {
         let mut target = json!({"a": "b", "c": {"d": "e", "f": "g"}, "l": [1, 2]});
-        merge(&mut target, &json!({"a": "z", "c": {"f": null}, "l": [3], "n": {"x": null}}));
-        assert_eq!(target, json!({"a": "z", "c": {"d": "e"}, "l": [3], "n": {}}));
+        merge(
+            &mut target,
+            &json!({"a": "z", "c": {"f": null}, "l": [3], "n": {"x": null}}),
+        );
+        assert_eq!(
+            target,
+            json!({"a": "z", "c": {"d": "e"}, "l": [3], "n": {}})
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! A cluster: lists objects as raw JSON, and takes guarded writes.
 //!
-//! Decides nothing. Three clusters are here: a live one, one that is kept in a file, and one that exists only in memory. The latter two
-//! follow the API server's rules.
+//! Decides nothing. Three clusters are here: a live one, one that is kept in a file, and one that
+//! exists only in memory. The latter two follow the API server's rules.
 
 mod file;
 mod follow;
@@ -23,7 +23,10 @@ use jiff::Timestamp;
 use crate::net::Block;
 use crate::observed::{ObservedKind, ReadError, Understood};
 
-pub use file::{FileCluster, Opening, open_regular, replace as replace_file, replace_private as replace_private_file};
+pub use file::{
+    FileCluster, Opening, open_regular, replace as replace_file,
+    replace_private as replace_private_file,
+};
 pub use follow::{Follow, Following, Notice, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use mirror::{Direct, Mirror, Rollback, Snapshot, Touched};
@@ -63,7 +66,9 @@ pub enum ClusterError {
         resource: &'static str,
     },
     /// A list that shows an earlier moment than the claims do.
-    #[error("the list of {resource} is older than the claims that were read before it ({list} < {claims})")]
+    #[error(
+        "the list of {resource} is older than the claims that were read before it ({list} < {claims})"
+    )]
     Stale {
         /// Plural name with group.
         resource: &'static str,
@@ -81,7 +86,9 @@ pub enum ClusterError {
         listed: u64,
     },
     /// Claims of an earlier time than those that were known.
-    #[error("the claims went back from resourceVersion {from} to {to}: was a backup of etcd restored?")]
+    #[error(
+        "the claims went back from resourceVersion {from} to {to}: was a backup of etcd restored?"
+    )]
     WentBack {
         /// The version that was known.
         from: u64,
@@ -100,7 +107,9 @@ pub enum ClusterError {
     #[error(transparent)]
     Object(#[from] ReadError),
     /// Without this kind nothing may be planned.
-    #[error("{resource} cannot be read, and without it nobody knows which blocks are taken: {message}")]
+    #[error(
+        "{resource} cannot be read, and without it nobody knows which blocks are taken: {message}"
+    )]
     Indispensable {
         /// Plural name with group.
         resource: &'static str,
@@ -152,7 +161,8 @@ pub enum ClusterError {
         /// Blocks that are claimed.
         claimed: usize,
     },
-    /// OpenStack's credentials, without which neither the addresses of pools nor the pairs of ports are known.
+    /// OpenStack's credentials, without which neither the addresses of pools nor the pairs of ports
+    /// are known.
     #[error("OpenStack cannot be asked for subnets and ports: {0}")]
     OpenStack(String),
     /// The credentials cannot be used.
@@ -171,7 +181,8 @@ pub enum Moment {
 
 /// Hears of a list while it is read.
 pub trait Listener: Send {
-    /// The moment that the list shows is fixed from now on. `version` is the resourceVersion of the list, empty where it has none.
+    /// The moment that the list shows is fixed from now on. `version` is the resourceVersion of the
+    /// list, empty where it has none.
     ///
     /// # Errors
     /// A list that shows an earlier moment than it must; it ends the list.
@@ -182,7 +193,8 @@ pub trait Listener: Send {
     /// The `apiVersion` in which the server gives the list, where it says so.
     fn served(&mut self, _api_version: &str) {}
 
-    /// Addresses that an object showed a moment ago, and of which it is not known yet whether another object shows them by now.
+    /// Addresses that an object showed a moment ago, and of which it is not known yet whether
+    /// another object shows them by now.
     fn lingering(&mut self, _block: Block) {}
 
     /// One object as JSON text.
@@ -220,8 +232,8 @@ pub enum Saved {
 
 /// Where objects are read and written.
 pub trait Cluster: Sync {
-    /// Gives every object of a kind to `listener`, from one consistent list of that moment. `namespace` is where Cilium's settings
-    /// lie.
+    /// Gives every object of a kind to `listener`, from one consistent list of that moment.
+    /// `namespace` is where Cilium's settings lie.
     fn list(
         &self,
         kind: ObservedKind,

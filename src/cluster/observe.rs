@@ -50,7 +50,8 @@ impl Extent {
     }
 }
 
-/// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be visible.
+/// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be
+/// visible.
 ///
 /// # Errors
 /// A cluster that does not answer, answers nonsense, or hides what is indispensable.
@@ -68,7 +69,8 @@ struct Reading<'c, C> {
     cluster: &'c C,
     extent: Extent,
     reader: Mutex<Reader>,
-    /// The moment that the claims show. resourceVersions count up through all kinds (apimachinery `pkg/util/resourceversion` @ 1.36).
+    /// The moment that the claims show. resourceVersions count up through all kinds (apimachinery
+    /// `pkg/util/resourceversion` @ 1.36).
     claims_at: OnceLock<u64>,
 }
 
@@ -85,7 +87,11 @@ impl Listener for Collecting<'_> {
         self.is_no_older_than_the_claims(version.parse().ok())?;
         if let Some(begun) = self.begun.take() {
             // Nobody waits any more when the other list has failed.
-            let moment = if version.is_empty() { Moment::Latest } else { Moment::Of(version.to_owned()) };
+            let moment = if version.is_empty() {
+                Moment::Latest
+            } else {
+                Moment::Of(version.to_owned())
+            };
             let _ = begun.send(moment);
         }
         Ok(())
@@ -110,7 +116,8 @@ impl Listener for Collecting<'_> {
 }
 
 impl Collecting<'_> {
-    /// A list from a cache that lags behind would show a block as free that somebody claimed and wrote meanwhile.
+    /// A list from a cache that lags behind would show a block as free that somebody claimed and
+    /// wrote meanwhile.
     fn is_no_older_than_the_claims(&self, version: Option<u64>) -> Result<(), ClusterError> {
         let resource = self.kind.resource();
         match (self.kind, version, self.claims_at.get()) {
@@ -122,7 +129,11 @@ impl Collecting<'_> {
                 ObservedKind::Node | ObservedKind::CiliumNode | ObservedKind::CiliumNodeConfig,
                 Some(list),
                 Some(&claims),
-            ) if list < claims => Err(ClusterError::Stale { resource, list, claims }),
+            ) if list < claims => Err(ClusterError::Stale {
+                resource,
+                list,
+                claims,
+            }),
             _ => Ok(()),
         }
     }
@@ -134,34 +145,59 @@ fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
 
 impl<'c, C: Cluster> Reading<'c, C> {
     fn new(cluster: &'c C, extent: Extent) -> Reading<'c, C> {
-        Reading { cluster, extent, reader: Mutex::default(), claims_at: OnceLock::new() }
+        Reading {
+            cluster,
+            extent,
+            reader: Mutex::default(),
+            claims_at: OnceLock::new(),
+        }
     }
 
     async fn all(self) -> Result<Observed, ClusterError> {
-        self.kind(ObservedKind::Claims, Moment::Latest, None).await?;
-        self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None).await?;
+        self.kind(ObservedKind::Claims, Moment::Latest, None)
+            .await?;
+        self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None)
+            .await?;
         let services = self.kind(ObservedKind::Service, Moment::Latest, None);
         let small = self.one_by_one(SMALL.into_iter());
-        let small_too = self.one_by_one(SMALL_TOO.into_iter().chain(self.extent.more().iter().copied()));
+        let small_too = self.one_by_one(
+            SMALL_TOO
+                .into_iter()
+                .chain(self.extent.more().iter().copied()),
+        );
         let (begun, has_begun) = oneshot::channel();
         let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
-        // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an agent starts and its Node is deleted,
-        // the other way, and two moments could show it in neither.
+        // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an
+        // agent starts and its Node is deleted, the other way, and two moments could show it in
+        // neither.
         let nodes = async {
             let moment = has_begun.await.unwrap_or(Moment::Latest);
             self.kind(ObservedKind::Node, moment, None).await
         };
-        let (_, cilium_nodes, ..) = try_join5(services, cilium_nodes, nodes, small, small_too).await?;
-        let reader = self.reader.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if cilium_nodes == Seen::NotServed && reader.definition_of_cilium_node() == Definition::Installed {
-            let message = "its CustomResourceDefinition is there, but the server does not serve it".to_owned();
-            return Err(ClusterError::Indispensable { resource: ObservedKind::CiliumNode.resource(), message });
+        let (_, cilium_nodes, ..) =
+            try_join5(services, cilium_nodes, nodes, small, small_too).await?;
+        let reader = self
+            .reader
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if cilium_nodes == Seen::NotServed
+            && reader.definition_of_cilium_node() == Definition::Installed
+        {
+            let message = "its CustomResourceDefinition is there, but the server does not serve it"
+                .to_owned();
+            return Err(ClusterError::Indispensable {
+                resource: ObservedKind::CiliumNode.resource(),
+                message,
+            });
         }
         Ok(reader.finish(self.cluster.now()))
     }
 
     /// A connection for each would cost more than these kinds do.
-    async fn one_by_one(&self, kinds: impl Iterator<Item = ObservedKind>) -> Result<(), ClusterError> {
+    async fn one_by_one(
+        &self,
+        kinds: impl Iterator<Item = ObservedKind>,
+    ) -> Result<(), ClusterError> {
         for kind in kinds {
             self.kind(kind, Moment::Latest, None).await?;
         }
@@ -174,12 +210,26 @@ impl<'c, C: Cluster> Reading<'c, C> {
         moment: Moment,
         begun: Option<oneshot::Sender<Moment>>,
     ) -> Result<Seen, ClusterError> {
-        let namespace = lock(&self.reader).cilium_namespace().unwrap_or(DEFAULT_NAMESPACE).to_owned();
-        let mut listener = Collecting { kind, reader: &self.reader, claims_at: &self.claims_at, begun };
-        let seen = self.cluster.list(kind, &namespace, &moment, &mut listener).await?;
+        let namespace = lock(&self.reader)
+            .cilium_namespace()
+            .unwrap_or(DEFAULT_NAMESPACE)
+            .to_owned();
+        let mut listener = Collecting {
+            kind,
+            reader: &self.reader,
+            claims_at: &self.claims_at,
+            begun,
+        };
+        let seen = self
+            .cluster
+            .list(kind, &namespace, &moment, &mut listener)
+            .await?;
         match (&seen, kind) {
             (Seen::Hidden(message), ObservedKind::Node | ObservedKind::CiliumNode) => {
-                Err(ClusterError::Indispensable { resource: kind.resource(), message: message.clone() })
+                Err(ClusterError::Indispensable {
+                    resource: kind.resource(),
+                    message: message.clone(),
+                })
             }
             (Seen::Hidden(message), _) => {
                 lock(&self.reader).hidden(kind, message.clone());

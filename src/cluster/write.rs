@@ -12,12 +12,12 @@ use crate::model::{AddressPoolName, NodeName, ServiceName};
 use crate::net::Block;
 use crate::neutron::Id;
 use crate::observed::{
-    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, IGNORE_ANNOTATION, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL,
-    ObjectVersion, OperatorAttention, range_setting,
+    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, IGNORE_ANNOTATION, NodeConfigApi, OWN_NAMESPACE,
+    OWNER_LABEL, ObjectVersion, OperatorAttention, range_setting,
 };
 use crate::plan::{
-    AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit, NodeConfigObject,
-    PodPoolChange, PodPoolObject, PoolAction, PortChange, ServiceChange,
+    AddressPoolChange, Change, CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit,
+    NodeConfigObject, PodPoolChange, PodPoolObject, PoolAction, PortChange, ServiceChange,
 };
 
 /// An object that is written.
@@ -52,11 +52,11 @@ pub enum Target {
 /// How it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// JSON merge patch, RFC 7386, with the UID and resourceVersion that it depends on inside it: the server answers 409 when
-    /// either has moved. So it may be sent twice.
+    /// JSON merge patch, RFC 7386, with the UID and resourceVersion that it depends on inside it:
+    /// the server answers 409 when either has moved. So it may be sent twice.
     Patch(Value),
-    /// Server-side apply as our field manager, over what others wrote of the same fields, with the guards as in a patch. What it does not
-    /// name stays.
+    /// Server-side apply as our field manager, over what others wrote of the same fields, with the
+    /// guards as in a patch. What it does not name stays.
     Apply(Value),
     /// A new object; the server answers 409 when there is one.
     Create(Value),
@@ -101,38 +101,73 @@ pub enum WriteError {
 }
 
 impl Write {
-    /// Creates the object that a change fills afterwards, without anything in it that an agent would read; `None` where there is one.
+    /// Creates the object that a change fills afterwards, without anything in it that an agent
+    /// would read; `None` where there is one.
     pub fn preparing(change: &NodeChange) -> Option<Write> {
         match &change.edit {
-            Edit::CiliumNode { object: CiliumNodeObject::New(attention), .. } => {
+            Edit::CiliumNode {
+                object: CiliumNodeObject::New(attention),
+                ..
+            } => {
                 let operation = Operation::Create(new_cilium_node(change, *attention, json!({})));
-                Some(Write { target: Target::CiliumNode(change.node.clone()), operation })
+                Some(Write {
+                    target: Target::CiliumNode(change.node.clone()),
+                    operation,
+                })
             }
             Edit::NodeConfig(config) => {
-                let NodeConfigEdit { api, namespace, name, object, .. } = &**config;
+                let NodeConfigEdit {
+                    api,
+                    namespace,
+                    name,
+                    object,
+                    ..
+                } = &**config;
                 let is_new = matches!(object, NodeConfigObject::New { .. });
-                let operation = || node_config(change, *api, (namespace, name), json!({"defaults": {}}), object);
+                let operation = || {
+                    node_config(
+                        change,
+                        *api,
+                        (namespace, name),
+                        json!({"defaults": {}}),
+                        object,
+                    )
+                };
                 let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
-                is_new.then(|| Write { target, operation: operation() })
+                is_new.then(|| Write {
+                    target,
+                    operation: operation(),
+                })
             }
             Edit::CiliumNode { .. } | Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => None,
         }
     }
 
-    /// Replaces the claims, if they are still at this version; without one, if there are none yet. `revision` is the commit of the files
-    /// that they are made for, for people who look at them.
-    pub fn claims(claims: &Claims, revision: Option<&str>, version: Option<&ObjectVersion>) -> Write {
+    /// Replaces the claims, if they are still at this version; without one, if there are none yet.
+    /// `revision` is the commit of the files that they are made for, for people who look at them.
+    pub fn claims(
+        claims: &Claims,
+        revision: Option<&str>,
+        version: Option<&ObjectVersion>,
+    ) -> Write {
         let mut data = json!({CLAIMS_KEY: claims.to_json(), CLAIMS_REVISION_KEY: revision});
         let operation = match version {
             Some(version) => Operation::Patch(json!({"metadata": guard(version), "data": data})),
             None => {
                 // Only in a patch is null something: what is taken away.
-                data.as_object_mut().into_iter().for_each(|data| data.retain(|_, value| !value.is_null()));
+                data.as_object_mut()
+                    .into_iter()
+                    .for_each(|data| data.retain(|_, value| !value.is_null()));
                 let metadata = own_metadata(CLAIMS_NAME);
-                Operation::Create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}))
+                Operation::Create(
+                    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}),
+                )
             }
         };
-        Write { target: Target::Claims, operation }
+        Write {
+            target: Target::Claims,
+            operation,
+        }
     }
 }
 
@@ -144,7 +179,10 @@ pub(super) fn own_metadata(name: &str) -> Value {
 
 /// The part of a patch that makes it fail when the object has moved.
 pub(super) fn guard(version: &ObjectVersion) -> Value {
-    let ObjectVersion { uid, resource_version } = version;
+    let ObjectVersion {
+        uid,
+        resource_version,
+    } = version;
     json!({"uid": uid, "resourceVersion": resource_version})
 }
 
@@ -162,9 +200,21 @@ impl From<&Change> for Write {
 
 impl From<&AddressPoolChange> for Write {
     fn from(change: &AddressPoolChange) -> Write {
-        let AddressPoolChange { action, name, api, before, after, guard, .. } = change;
+        let AddressPoolChange {
+            action,
+            name,
+            api,
+            before,
+            after,
+            guard,
+            ..
+        } = change;
         let object = |manifest: &AddressPoolManifest, metadata: Value| {
-            let AddressPoolManifest { labels, annotations, spec } = manifest;
+            let AddressPoolManifest {
+                labels,
+                annotations,
+                spec,
+            } = manifest;
             let mut object = json!({"apiVersion": api.as_str(), "kind": "CiliumLoadBalancerIPPool", "metadata": metadata, "spec": spec});
             object["metadata"]["name"] = json!(name.as_str());
             object["metadata"]["labels"] = json!(labels);
@@ -178,15 +228,20 @@ impl From<&AddressPoolChange> for Write {
             (None, Some(after)) => Operation::Create(object(after, json!({}))),
             (Some(before), Some(after)) => {
                 let (old, mut new) = (object(before, json!({})), object(after, self::guard(guard)));
-                // Server-side apply removes only what we applied ourselves, and what must go may be anybody's.
-                if remove_absent(&old, &mut new) == Removal::Some || *action == PoolAction::Restore {
+                // Server-side apply removes only what we applied ourselves, and what must go may be
+                // anybody's.
+                if remove_absent(&old, &mut new) == Removal::Some || *action == PoolAction::Restore
+                {
                     Operation::Patch(new)
                 } else {
                     Operation::Apply(new)
                 }
             }
         };
-        Write { target: Target::AddressPool(*api, name.clone()), operation }
+        Write {
+            target: Target::AddressPool(*api, name.clone()),
+            operation,
+        }
     }
 }
 
@@ -198,7 +253,9 @@ enum Removal {
 
 /// Puts a `null` wherever the old object has a field that the new one has not.
 fn remove_absent(old: &Value, new: &mut Value) -> Removal {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return Removal::None };
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return Removal::None;
+    };
     let mut removal = Removal::None;
     for (key, old) in old {
         let removed = match new.get_mut(key) {
@@ -219,9 +276,12 @@ impl From<&PodPoolChange> for Write {
     fn from(change: &PodPoolChange) -> Write {
         let (label, value) = OWNER_LABEL;
         let (target, api, kind, mut metadata) = match &change.object {
-            PodPoolObject::Pool(name) => {
-                (Target::PodPool(name.clone()), "cilium.io/v2alpha1", "CiliumPodIPPool", json!({"name": name}))
-            }
+            PodPoolObject::Pool(name) => (
+                Target::PodPool(name.clone()),
+                "cilium.io/v2alpha1",
+                "CiliumPodIPPool",
+                json!({"name": name}),
+            ),
             PodPoolObject::Choice(api, namespace, name) => {
                 let metadata = json!({"name": name, "namespace": namespace});
                 let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
@@ -252,17 +312,30 @@ impl From<&PodPoolChange> for Write {
 
 impl From<&PortChange> for Write {
     fn from(change: &PortChange) -> Write {
-        let patch = json!({"allowed_address_pairs": change.pairs, "revision_number": change.revision});
-        Write { target: Target::Port(change.port.clone()), operation: Operation::Patch(patch) }
+        let patch =
+            json!({"allowed_address_pairs": change.pairs, "revision_number": change.revision});
+        Write {
+            target: Target::Port(change.port.clone()),
+            operation: Operation::Patch(patch),
+        }
     }
 }
 
 impl From<&ServiceChange> for Write {
     fn from(change: &ServiceChange) -> Write {
-        let ServiceChange { service, key, after, guard, .. } = change;
+        let ServiceChange {
+            service,
+            key,
+            after,
+            guard,
+            ..
+        } = change;
         let mut patch = json!({"metadata": self::guard(guard)});
         patch["metadata"]["annotations"] = json!({*key: after});
-        Write { target: Target::Service(service.clone()), operation: Operation::Patch(patch) }
+        Write {
+            target: Target::Service(service.clone()),
+            operation: Operation::Patch(patch),
+        }
     }
 }
 
@@ -271,25 +344,43 @@ impl From<&NodeChange> for Write {
         let mut patch = json!({"metadata": guard(&change.guard)});
         match &change.edit {
             Edit::NodeConfig(config) => {
-                let NodeConfigEdit { api, namespace, name, ranges, object } = &**config;
-                let settings = ranges.iter().map(|block| (range_setting(block.family()).to_owned(), block.to_string()));
+                let NodeConfigEdit {
+                    api,
+                    namespace,
+                    name,
+                    ranges,
+                    object,
+                } = &**config;
+                let settings = ranges
+                    .iter()
+                    .map(|block| (range_setting(block.family()).to_owned(), block.to_string()));
                 let spec = json!({"defaults": settings.collect::<BTreeMap<_, _>>()});
                 let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
-                return Write { target, operation: node_config(change, *api, (namespace, name), spec, object) };
+                return Write {
+                    target,
+                    operation: node_config(change, *api, (namespace, name), spec, object),
+                };
             }
-            Edit::CiliumNode { pod_cidrs, object } => return cilium_node(change, &texts(pod_cidrs), object),
+            Edit::CiliumNode { pod_cidrs, object } => {
+                return cilium_node(change, &texts(pod_cidrs), object);
+            }
             Edit::NodeSpec { pod_cidrs } => {
                 let texts = texts(pod_cidrs);
-                // Both fields: the API server lets podCIDR win where they differ (pkg/apis/core/v1/conversion.go).
+                // Both fields: the API server lets podCIDR win where they differ
+                // (pkg/apis/core/v1/conversion.go).
                 patch["spec"] = json!({"podCIDR": texts.first(), "podCIDRs": texts});
             }
             Edit::NodeAnnotations { values } => {
                 for (key, block) in values {
-                    patch["metadata"]["annotations"][*key] = json!(block.map(|block| block.to_string()));
+                    patch["metadata"]["annotations"][*key] =
+                        json!(block.map(|block| block.to_string()));
                 }
             }
         }
-        Write { target: Target::Node(change.node.clone()), operation: Operation::Patch(patch) }
+        Write {
+            target: Target::Node(change.node.clone()),
+            operation: Operation::Patch(patch),
+        }
     }
 }
 
@@ -297,15 +388,25 @@ fn texts(blocks: &[Block]) -> Vec<String> {
     blocks.iter().map(ToString::to_string).collect()
 }
 
-/// A CiliumNode belongs to its Node, and goes with it: an agent that starts finds it, and takes the block from there.
+/// A CiliumNode belongs to its Node, and goes with it: an agent that starts finds it, and takes the
+/// block from there.
 fn cilium_node(change: &NodeChange, pod_cidrs: &[String], object: &CiliumNodeObject) -> Write {
     let spec = json!({"ipam": {"podCIDRs": pod_cidrs}});
     let operation = match object {
-        CiliumNodeObject::Seen(version) => Operation::Patch(json!({"metadata": guard(version), "spec": spec})),
-        CiliumNodeObject::New(attention) => Operation::Create(new_cilium_node(change, *attention, spec)),
-        CiliumNodeObject::Filled => Operation::Create(new_cilium_node(change, OperatorAttention::Served, spec)),
+        CiliumNodeObject::Seen(version) => {
+            Operation::Patch(json!({"metadata": guard(version), "spec": spec}))
+        }
+        CiliumNodeObject::New(attention) => {
+            Operation::Create(new_cilium_node(change, *attention, spec))
+        }
+        CiliumNodeObject::Filled => {
+            Operation::Create(new_cilium_node(change, OperatorAttention::Served, spec))
+        }
     };
-    Write { target: Target::CiliumNode(change.node.clone()), operation }
+    Write {
+        target: Target::CiliumNode(change.node.clone()),
+        operation,
+    }
 }
 
 fn new_cilium_node(change: &NodeChange, attention: OperatorAttention, spec: Value) -> Value {
@@ -330,7 +431,9 @@ fn node_config(
     object: &NodeConfigObject,
 ) -> Operation {
     match object {
-        NodeConfigObject::Seen(version) => Operation::Patch(json!({"metadata": guard(version), "spec": spec})),
+        NodeConfigObject::Seen(version) => {
+            Operation::Patch(json!({"metadata": guard(version), "spec": spec}))
+        }
         NodeConfigObject::New { hostname } => {
             let (label, value) = OWNER_LABEL;
             spec["nodeSelector"] = json!({"matchLabels": {HOSTNAME_LABEL: hostname}});

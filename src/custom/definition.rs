@@ -1,7 +1,8 @@
-//! CustomResourceDefinitions, made from the types that read the files, so that a document means the same in a file and in the cluster.
+//! CustomResourceDefinitions, made from the types that read the files, so that a document means the
+//! same in a file and in the cluster.
 //!
-//! A structural schema (`apiextensions.k8s.io/v1`) says less than a JSON Schema does; what it cannot say is said in CEL, and what CEL cannot
-//! say either is told in the object's status.
+//! A structural schema (`apiextensions.k8s.io/v1`) says less than a JSON Schema does; what it
+//! cannot say is said in CEL, and what CEL cannot say either is told in the object's status.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -10,7 +11,8 @@ use super::status::{AssignmentStatus, PolicyStatus, PoolStatus};
 use super::{CustomKind, GROUP, VERSION};
 use crate::desired::json_schema;
 
-/// Longest text of a CIDR, range or address, in characters: two IPv6 addresses and what stands between them.
+/// Longest text of a CIDR, range or address, in characters: two IPv6 addresses and what stands
+/// between them.
 const LONGEST_RANGE: u64 = 100;
 
 /// Longest name of an object (DNS subdomain, RFC 1123).
@@ -19,7 +21,8 @@ const LONGEST_NAME: u64 = 253;
 /// An id of OpenStack.
 const ID: &str = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$";
 
-/// Most CIDRs of a pool. The server estimates what a rule costs from it (`CELSchema` limits of Kubernetes 1.30 and later).
+/// Most CIDRs of a pool. The server estimates what a rule costs from it (`CELSchema` limits of
+/// Kubernetes 1.30 and later).
 const MOST_CIDRS: u64 = 64;
 
 /// Most entries of the other lists.
@@ -72,7 +75,8 @@ fn definition(kind: CustomKind) -> Value {
 }
 
 fn status_schema(kind: CustomKind) -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let generator = settings.into_generator();
     let mut schema = match kind {
         CustomKind::IpPool => generator.into_root_schema_for::<PoolStatus>(),
@@ -89,7 +93,8 @@ fn status_schema(kind: CustomKind) -> Value {
     schema
 }
 
-/// Takes away what a structural schema may not have. Defaults go too: the server would write them into objects, and Git would differ.
+/// Takes away what a structural schema may not have. Defaults go too: the server would write them
+/// into objects, and Git would differ.
 fn structural(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -103,7 +108,11 @@ fn structural(schema: &mut Value) {
             one_type(fields);
             for (name, value) in fields.iter_mut() {
                 if name == "properties" {
-                    value.as_object_mut().into_iter().flatten().for_each(|(_, property)| structural(property));
+                    value
+                        .as_object_mut()
+                        .into_iter()
+                        .flatten()
+                        .for_each(|(_, property)| structural(property));
                 } else if name == "items" || name == "additionalProperties" {
                     structural(value);
                 }
@@ -113,9 +122,12 @@ fn structural(schema: &mut Value) {
     }
 }
 
-/// A field has one type, may be absent rather than null, and a choice of types cannot be said at all.
+/// A field has one type, may be absent rather than null, and a choice of types cannot be said at
+/// all.
 fn one_type(fields: &mut Map<String, Value>) {
-    let Some(Value::Array(types)) = fields.get("type") else { return };
+    let Some(Value::Array(types)) = fields.get("type") else {
+        return;
+    };
     let types: Vec<Value> = types.iter().filter(|one| *one != "null").cloned().collect();
     match <[Value; 1]>::try_from(types) {
         Ok([only]) => {
@@ -123,7 +135,10 @@ fn one_type(fields: &mut Map<String, Value>) {
         }
         Err(_) => {
             fields.retain(|name, _| name == "description");
-            fields.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
+            fields.insert(
+                "x-kubernetes-preserve-unknown-fields".to_owned(),
+                json!(true),
+            );
         }
     }
 }
@@ -135,7 +150,10 @@ fn rule(rule: &str, message: &str) -> Value {
 
 fn is_cidr(list: &str) -> [Value; 2] {
     [
-        rule(&format!("{list}.all(c, isCIDR(c))"), "every entry must be a CIDR, such as 10.20.0.0/16"),
+        rule(
+            &format!("{list}.all(c, isCIDR(c))"),
+            "every entry must be a CIDR, such as 10.20.0.0/16",
+        ),
         rule(
             &format!("{list}.all(c, !isCIDR(c) || cidr(c) == cidr(c).masked())"),
             "a CIDR must not have bits set behind its prefix; write 10.20.0.0/16, not 10.20.0.1/16",
@@ -151,9 +169,14 @@ fn either_kind_of_pool() -> Value {
 /// What CEL can say of it, in words for people.
 fn of_nodes_or_of_neutron() -> [Value; 2] {
     let others = ["cidrs", "nodeSelector", "priority", "reserved", "disabled"];
-    let none = others.map(|field| format!("!has(self.{field})")).join(" && ");
+    let none = others
+        .map(|field| format!("!has(self.{field})"))
+        .join(" && ");
     [
-        rule("has(self.neutron) || has(self.cidrs)", "a pool has `cidrs`, or it is a subnet of `neutron`"),
+        rule(
+            "has(self.neutron) || has(self.cidrs)",
+            "a pool has `cidrs`, or it is a subnet of `neutron`",
+        ),
         rule(
             &format!("!has(self.neutron) || ({none})"),
             "a subnet of Neutron gives no blocks to nodes: take the other fields away",
@@ -166,8 +189,9 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
     bounded(spec, "");
     match kind {
         CustomKind::IpPool => {
-            // The server drops a null that is not allowed, and the pool would select every node. So it is kept, and refused when it is read.
-            // CEL cannot refuse it: `has` is false for null.
+            // The server drops a null that is not allowed, and the pool would select every node. So
+            // it is kept, and refused when it is read. CEL cannot refuse it: `has` is false for
+            // null.
             spec["properties"]["nodeSelector"]["nullable"] = json!(true);
             spec["oneOf"] = either_kind_of_pool();
             spec["x-kubernetes-validations"] = json!(of_nodes_or_of_neutron());
@@ -176,7 +200,8 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
             }
             spec["properties"]["cidrs"]["maxItems"] = json!(MOST_CIDRS);
             spec["properties"]["cidrs"]["x-kubernetes-validations"] = json!(is_cidr("self"));
-            let requirement = &mut spec["properties"]["nodeSelector"]["properties"]["matchExpressions"]["items"];
+            let requirement =
+                &mut spec["properties"]["nodeSelector"]["properties"]["matchExpressions"]["items"];
             requirement["x-kubernetes-validations"] = json!([rule(
                 "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0",
                 "In and NotIn need values, Exists and DoesNotExist take none",
@@ -186,13 +211,16 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
             let both = "self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()";
             let [cidr, masked] = is_cidr("self");
             let one_each = rule(both, "at most one block for each family");
-            spec["properties"]["podCIDRs"]["x-kubernetes-validations"] = json!([cidr, masked, one_each]);
+            spec["properties"]["podCIDRs"]["x-kubernetes-validations"] =
+                json!([cidr, masked, one_each]);
         }
         CustomKind::ServiceAssignment => {
             spec["properties"]["service"]["pattern"] =
                 json!("^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
-            spec["properties"]["ips"]["x-kubernetes-validations"] =
-                json!([rule("self.all(i, isIP(i))", "every entry must be an address, such as 20.0.10.9")]);
+            spec["properties"]["ips"]["x-kubernetes-validations"] = json!([rule(
+                "self.all(i, isIP(i))",
+                "every entry must be an address, such as 20.0.10.9"
+            )]);
         }
         CustomKind::Policy => {}
     }
@@ -200,7 +228,9 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
 
 /// Gives every list and text a bound.
 fn bounded(schema: &mut Value, name: &str) {
-    let Some(fields) = schema.as_object_mut() else { return };
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
     match fields.get("type").and_then(Value::as_str) {
         Some("array") => {
             fields.entry("maxItems").or_insert(json!(MOST_ENTRIES));
@@ -211,7 +241,12 @@ fn bounded(schema: &mut Value, name: &str) {
         }
         _ => {}
     }
-    for (name, value) in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+    for (name, value) in fields
+        .get_mut("properties")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flatten()
+    {
         bounded(value, name);
     }
     if let Some(items) = fields.get_mut("items") {
@@ -224,9 +259,14 @@ fn bounded(schema: &mut Value, name: &str) {
 }
 
 fn columns(kind: CustomKind) -> Value {
-    let column = |name: &str, of: &str, path: &str| json!({"name": name, "type": of, "jsonPath": path});
+    let column =
+        |name: &str, of: &str, path: &str| json!({"name": name, "type": of, "jsonPath": path});
     let wide = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path, "priority": 1});
-    let ready = column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status");
+    let ready = column(
+        "Ready",
+        "string",
+        ".status.conditions[?(@.type=='Ready')].status",
+    );
     let age = column("Age", "date", ".metadata.creationTimestamp");
     let why = wide("Reason", ".status.conditions[?(@.type=='Ready')].message");
     let own = match kind {
@@ -234,17 +274,39 @@ fn columns(kind: CustomKind) -> Value {
             column("CIDRs", "string", ".spec.cidrs"),
             column("Priority", "integer", ".spec.priority"),
             column("Nodes", "integer", ".status.nodes"),
-            column("Used", "integer", ".status.blocks[?(@.family=='IPv4')].used"),
-            column("Free", "integer", ".status.blocks[?(@.family=='IPv4')].free"),
-            column("Used6", "integer", ".status.blocks[?(@.family=='IPv6')].used"),
-            column("Free6", "integer", ".status.blocks[?(@.family=='IPv6')].free"),
+            column(
+                "Used",
+                "integer",
+                ".status.blocks[?(@.family=='IPv4')].used",
+            ),
+            column(
+                "Free",
+                "integer",
+                ".status.blocks[?(@.family=='IPv4')].free",
+            ),
+            column(
+                "Used6",
+                "integer",
+                ".status.blocks[?(@.family=='IPv6')].used",
+            ),
+            column(
+                "Free6",
+                "integer",
+                ".status.blocks[?(@.family=='IPv6')].free",
+            ),
             column("Disabled", "boolean", ".spec.disabled"),
         ],
         CustomKind::NodeAssignment => {
-            vec![column("PodCIDRs", "string", ".spec.podCIDRs"), column("Pool", "string", ".spec.pool")]
+            vec![
+                column("PodCIDRs", "string", ".spec.podCIDRs"),
+                column("Pool", "string", ".spec.pool"),
+            ]
         }
         CustomKind::ServiceAssignment => {
-            vec![column("Service", "string", ".spec.service"), column("IPs", "string", ".spec.ips")]
+            vec![
+                column("Service", "string", ".spec.service"),
+                column("IPs", "string", ".spec.ips"),
+            ]
         }
         CustomKind::Policy => vec![
             column("Paused", "boolean", ".spec.paused"),
@@ -261,8 +323,21 @@ mod tests {
 
     /// Keywords that `apiextensions.k8s.io/v1` refuses in a structural schema.
     fn forbidden(schema: &Value, path: &str, found: &mut Vec<String>) {
-        let Some(fields) = schema.as_object() else { return };
-        for keyword in ["$ref", "$schema", "const", "oneOf", "anyOf", "if", "else", "default", "definitions", "$defs"] {
+        let Some(fields) = schema.as_object() else {
+            return;
+        };
+        for keyword in [
+            "$ref",
+            "$schema",
+            "const",
+            "oneOf",
+            "anyOf",
+            "if",
+            "else",
+            "default",
+            "definitions",
+            "$defs",
+        ] {
             // Which fields go together may be said so, but not what they are.
             let is_ours = keyword == "oneOf" && fields.get(keyword) == Some(&either_kind_of_pool());
             if fields.contains_key(keyword) && !is_ours {
@@ -274,10 +349,18 @@ mod tests {
         {
             found.push(format!("{path} has no type"));
         }
-        for (name, property) in fields.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, property) in fields
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             forbidden(property, &format!("{path}/{name}"), found);
         }
-        for child in ["items", "additionalProperties"].iter().filter_map(|child| fields.get(*child)) {
+        for child in ["items", "additionalProperties"]
+            .iter()
+            .filter_map(|child| fields.get(*child))
+        {
             forbidden(child, &format!("{path}[]"), found);
         }
     }

@@ -32,13 +32,23 @@ pub struct EventSubject {
 impl EventSubject {
     /// A Node.
     pub fn node(name: &str, uid: &str) -> EventSubject {
-        EventSubject { api_version: "v1".to_owned(), kind: "Node", name: name.to_owned(), uid: uid.to_owned() }
+        EventSubject {
+            api_version: "v1".to_owned(),
+            kind: "Node",
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
     }
 
     /// An object of ours.
     pub fn custom(kind: CustomKind, name: &str, uid: &str) -> EventSubject {
         let api_version = format!("{GROUP}/{VERSION}");
-        EventSubject { api_version, kind: kind.as_str(), name: name.to_owned(), uid: uid.to_owned() }
+        EventSubject {
+            api_version,
+            kind: kind.as_str(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
     }
 }
 
@@ -58,7 +68,12 @@ pub struct EventText {
 impl EventText {
     /// The Event as an object, told by this process at this time.
     pub fn object(&self, reporter: &str, at: Timestamp) -> Value {
-        let EventText { about, kind, reason, message } = self;
+        let EventText {
+            about,
+            kind,
+            reason,
+            message,
+        } = self;
         let kind = match kind {
             EventKind::Normal => "Normal",
             EventKind::Warning => "Warning",

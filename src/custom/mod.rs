@@ -1,5 +1,5 @@
-//! Custom resources: what is asked for as objects of the cluster instead of files. Their definitions, how an object becomes a document, and
-//! what is told in its status.
+//! Custom resources: what is asked for as objects of the cluster instead of files. Their
+//! definitions, how an object becomes a document, and what is told in its status.
 //!
 //! Pure: it is given objects and gives back text and JSON. It never knows how they come and go.
 
@@ -36,8 +36,12 @@ pub enum CustomKind {
 
 impl CustomKind {
     /// All kinds.
-    pub const ALL: [CustomKind; 4] =
-        [CustomKind::IpPool, CustomKind::NodeAssignment, CustomKind::ServiceAssignment, CustomKind::Policy];
+    pub const ALL: [CustomKind; 4] = [
+        CustomKind::IpPool,
+        CustomKind::NodeAssignment,
+        CustomKind::ServiceAssignment,
+        CustomKind::Policy,
+    ];
 
     /// The kind of document that it is in a file.
     pub fn document(self) -> DocumentKind {

@@ -72,7 +72,8 @@ fn path(kind: CustomKind, name: &str) -> Arc<str> {
     format!("{}/{name}", kind.resource()).into()
 }
 
-/// A pool that goes keeps what it gave and gives nothing new; a pin or a policy that goes asks for nothing any more.
+/// A pool that goes keeps what it gave and gives nothing new; a pin or a policy that goes asks for
+/// nothing any more.
 fn document(kind: CustomKind, name: &str, spec: &Value, state: ObjectState) -> Option<SourceFile> {
     let mut spec = spec.clone();
     match (state, kind) {
@@ -88,7 +89,10 @@ fn document(kind: CustomKind, name: &str, spec: &Value, state: ObjectState) -> O
     }
     let object = json!({"apiVersion": API_VERSION, "kind": kind.as_str(), "metadata": {"name": name}, "spec": spec});
     let text = serde_yaml::to_string(&object).unwrap_or_else(|_| object.to_string());
-    Some(SourceFile { path: path(kind, name), text: text.into() })
+    Some(SourceFile {
+        path: path(kind, name),
+        text: text.into(),
+    })
 }
 
 impl StoredObject {
@@ -97,12 +101,40 @@ impl StoredObject {
     /// # Errors
     /// JSON that is none.
     pub fn read(kind: CustomKind, object: &Value) -> Result<StoredObject, serde_json::Error> {
-        let Written { metadata, spec, status } = Written::deserialize(object)?;
-        let WrittenMetadata { name, uid, resource_version, generation, deletion_timestamp, finalizers } = metadata;
-        let state = if deletion_timestamp.is_some() { ObjectState::Going } else { ObjectState::Present };
-        let version = ObjectVersion { uid, resource_version };
+        let Written {
+            metadata,
+            spec,
+            status,
+        } = Written::deserialize(object)?;
+        let WrittenMetadata {
+            name,
+            uid,
+            resource_version,
+            generation,
+            deletion_timestamp,
+            finalizers,
+        } = metadata;
+        let state = if deletion_timestamp.is_some() {
+            ObjectState::Going
+        } else {
+            ObjectState::Present
+        };
+        let version = ObjectVersion {
+            uid,
+            resource_version,
+        };
         let document = document(kind, &name, &spec, state);
-        Ok(StoredObject { kind, name, version, generation, state, finalizers, spec, document, status })
+        Ok(StoredObject {
+            kind,
+            name,
+            version,
+            generation,
+            state,
+            finalizers,
+            spec,
+            document,
+            status,
+        })
     }
 
     /// The name of its document, as findings and plans give it.
@@ -117,21 +149,32 @@ impl StoredObject {
 
     /// Whether it lacks our finalizer and should have it.
     pub fn lacks_finalizer(&self) -> bool {
-        self.kind == CustomKind::IpPool && self.state == ObjectState::Present && !self.is_held_by_us()
+        self.kind == CustomKind::IpPool
+            && self.state == ObjectState::Present
+            && !self.is_held_by_us()
     }
 
     /// Whether our finalizer is what it waits for.
     pub fn is_held_by_us(&self) -> bool {
-        self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+        self.finalizers
+            .iter()
+            .any(|finalizer| finalizer == FINALIZER)
     }
 
     /// Its finalizers with ours among them.
     pub fn finalizers_with_ours(&self) -> Vec<String> {
-        self.finalizers_without_ours().into_iter().chain([FINALIZER.to_owned()]).collect()
+        self.finalizers_without_ours()
+            .into_iter()
+            .chain([FINALIZER.to_owned()])
+            .collect()
     }
 
     /// Its finalizers, ours taken away.
     pub fn finalizers_without_ours(&self) -> Vec<String> {
-        self.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect()
+        self.finalizers
+            .iter()
+            .filter(|finalizer| *finalizer != FINALIZER)
+            .cloned()
+            .collect()
     }
 }

@@ -25,17 +25,26 @@ impl Context<'_> {
             Err(_) if !self.faulty.is_empty() => None,
             Err(error) => {
                 let message = format!("the document fits its schema and cannot be read: {error}");
-                self.fault("internal", message, &self.document.start(), "here", "report it as a bug");
+                self.fault(
+                    "internal",
+                    message,
+                    &self.document.start(),
+                    "here",
+                    "report it as a bug",
+                );
                 None
             }
         }
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+        self.findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Whether nothing at or below a place has a fault of structure. What is missing there is not told again.
+    /// Whether nothing at or below a place has a fault of structure. What is missing there is not
+    /// told again.
     pub(super) fn is_sound(&self, path: &[Step]) -> bool {
         !self.faulty.iter().any(|faulty| faulty.starts_with(path))
     }
@@ -48,19 +57,35 @@ impl Context<'_> {
         label: &str,
         help: impl Into<String>,
     ) {
-        self.findings.push(Finding::new(Severity::Error, Rule(rule), message).at(origin, label).help(help));
+        self.findings.push(
+            Finding::new(Severity::Error, Rule(rule), message)
+                .at(origin, label)
+                .help(help),
+        );
     }
 
-    /// Reads an address, a CIDR or a range. One that is written as IPv4-mapped is read as IPv4, with a warning.
+    /// Reads an address, a CIDR or a range. One that is written as IPv4-mapped is read as IPv4,
+    /// with a warning.
     ///
     /// # Errors
     /// As of the type that is read.
-    pub(super) fn addresses<T: FromStr + Display>(&mut self, text: &str, origin: &Origin) -> Result<T, T::Err> {
+    pub(super) fn addresses<T: FromStr + Display>(
+        &mut self,
+        text: &str,
+        origin: &Origin,
+    ) -> Result<T, T::Err> {
         let read = text.trim().parse::<T>()?;
         if is_written_as_mapped(text) {
-            let message = format!("`{}` is IPv4-mapped, and is read as {read}", text.trim().escape_debug());
+            let message = format!(
+                "`{}` is IPv4-mapped, and is read as {read}",
+                text.trim().escape_debug()
+            );
             let finding = Finding::new(Severity::Warning, Rule("mapped-ipv4"), message);
-            self.findings.push(finding.at(origin, "IPv4-mapped").help(format!("write {read}")));
+            self.findings.push(
+                finding
+                    .at(origin, "IPv4-mapped")
+                    .help(format!("write {read}")),
+            );
         }
         Ok(read)
     }
@@ -70,12 +95,20 @@ impl Context<'_> {
         let mut ranges = Vec::new();
         for (index, text) in list.iter().enumerate() {
             let Some(text) = text else { continue };
-            let origin = self.document.origin(&[path, &[Step::Index(index)]].concat());
+            let origin = self
+                .document
+                .origin(&[path, &[Step::Index(index)]].concat());
             match self.addresses::<Range>(text, &origin) {
                 Ok(range) => ranges.push((range, origin)),
                 Err(RangeError::Block(error @ BlockError::Everything { .. })) => {
                     let help = "name the part that is meant; to give nothing at all, set `disabled: true` on the pool";
-                    self.fault("whole-address-space", error.to_string(), &origin, "everything", help);
+                    self.fault(
+                        "whole-address-space",
+                        error.to_string(),
+                        &origin,
+                        "everything",
+                        help,
+                    );
                 }
                 Err(RangeError::Block(error)) => self.block_fault(&error, &origin),
                 Err(error) => {
@@ -102,20 +135,34 @@ impl Context<'_> {
                 "not a CIDR",
                 "write `address/prefix length`, such as 10.20.0.0/16",
             ),
-            BlockError::HostBits { aligned, .. } => {
-                self.fault("host-bits", message, origin, "bits behind the prefix", format!("write {aligned}"))
-            }
-            BlockError::MappedIpv4 { .. } => {
-                self.fault("mapped-ipv4", message, origin, "IPv4-mapped", "write the IPv4 CIDR, such as 10.20.0.0/16")
-            }
-            BlockError::Everything { .. } => {
-                self.fault("whole-address-space", message, origin, "everything", "name the part that the pool may use")
-            }
+            BlockError::HostBits { aligned, .. } => self.fault(
+                "host-bits",
+                message,
+                origin,
+                "bits behind the prefix",
+                format!("write {aligned}"),
+            ),
+            BlockError::MappedIpv4 { .. } => self.fault(
+                "mapped-ipv4",
+                message,
+                origin,
+                "IPv4-mapped",
+                "write the IPv4 CIDR, such as 10.20.0.0/16",
+            ),
+            BlockError::Everything { .. } => self.fault(
+                "whole-address-space",
+                message,
+                origin,
+                "everything",
+                "name the part that the pool may use",
+            ),
         }
     }
 }
 
 /// A path from keys.
 pub(super) fn keys<const N: usize>(keys: [&str; N]) -> Vec<Step> {
-    keys.into_iter().map(|key| Step::Key(key.to_owned())).collect()
+    keys.into_iter()
+        .map(|key| Step::Key(key.to_owned()))
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! Pools that are there but were not read whole. A pin that may belong to one of them is not judged: its fault would be
-//! the pool's fault again.
+//! Pools that are there but were not read whole. A pin that may belong to one of them is not
+//! judged: its fault would be the pool's fault again.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,8 @@
-//! The lines of a text, indexed once: where each begins, and at which byte each of its characters stands.
+//! The lines of a text, indexed once: where each begins, and at which byte each of its characters
+//! stands.
 //!
-//! Knows nothing of YAML. The cost of a look-up depends neither on the length of the text nor on that of the line.
+//! Knows nothing of YAML. The cost of a look-up depends neither on the length of the text nor on
+//! that of the line.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,12 +25,20 @@ impl Lines {
     pub fn new(text: &Arc<str>) -> Lines {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(newlines).collect();
-        let mut lines = Lines { text: text.clone(), starts, marks: BTreeMap::new() };
+        let mut lines = Lines {
+            text: text.clone(),
+            starts,
+            marks: BTreeMap::new(),
+        };
         for line in 1..=lines.count() {
             let range = lines.range(line);
             let text = &lines.text[range.clone()];
             if text.len() > STEP && !text.is_ascii() {
-                let marks = text.char_indices().step_by(STEP).map(|(at, _)| range.start + at).collect();
+                let marks = text
+                    .char_indices()
+                    .step_by(STEP)
+                    .map(|(at, _)| range.start + at)
+                    .collect();
                 lines.marks.insert(line, marks);
             }
         }
@@ -40,12 +50,16 @@ impl Lines {
         self.starts.len()
     }
 
-    /// The bytes of a line, without its end. Lines count from 1; beyond the last one there is nothing.
+    /// The bytes of a line, without its end. Lines count from 1; beyond the last one there is
+    /// nothing.
     pub fn range(&self, line: usize) -> Range<usize> {
         let Some(start) = line.checked_sub(1).and_then(|index| self.starts.get(index)) else {
             return self.text.len()..self.text.len();
         };
-        let end = self.starts.get(line).map_or(self.text.len(), |next| next - 1);
+        let end = self
+            .starts
+            .get(line)
+            .map_or(self.text.len(), |next| next - 1);
         let is_carriage = end > *start && self.text.as_bytes()[end - 1] == b'\r';
         *start..if is_carriage { end - 1 } else { end }
     }
@@ -67,7 +81,8 @@ impl Lines {
         next.map_or(near.end, |(at, _)| near.start + at)
     }
 
-    /// The rest of a line from a byte that is known, and how many characters further the one that is asked for stands.
+    /// The rest of a line from a byte that is known, and how many characters further the one that
+    /// is asked for stands.
     fn near(&self, line: usize, character: usize) -> (Range<usize>, usize) {
         let range = self.range(line);
         match self.marks.get(&line) {
@@ -76,7 +91,10 @@ impl Lines {
                 None => (range.end..range.end, 0),
             },
             // A long line without marks is ASCII.
-            None if range.len() > STEP => (range.end.min(range.start.saturating_add(character))..range.end, 0),
+            None if range.len() > STEP => (
+                range.end.min(range.start.saturating_add(character))..range.end,
+                0,
+            ),
             None => (range, character),
         }
     }
@@ -90,9 +108,15 @@ mod tests {
 
     /// By counting from the start of the line.
     fn naive(text: &str, line: usize, character: usize) -> usize {
-        let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+        let start: usize = text
+            .split_inclusive('\n')
+            .take(line - 1)
+            .map(str::len)
+            .sum();
         let line = text[start..].lines().next().unwrap_or_default();
-        line.char_indices().nth(character).map_or(start + line.len(), |(at, _)| start + at)
+        line.char_indices()
+            .nth(character)
+            .map_or(start + line.len(), |(at, _)| start + at)
     }
 
     proptest! {
@@ -111,14 +135,18 @@ mod tests {
 
     #[test]
     fn a_place_costs_as_much_at_the_end_of_a_long_line_as_at_its_start() {
-        let text: Arc<str> = format!("short\n{}\n{}", "é".repeat(500_000), "e".repeat(500_000)).into();
+        let text: Arc<str> =
+            format!("short\n{}\n{}", "é".repeat(500_000), "e".repeat(500_000)).into();
         let lines = Lines::new(&text);
         for character in (0..500_000).step_by(1_000) {
             assert_eq!(lines.byte(2, character), 6 + 2 * character);
             assert_eq!(lines.byte(3, character), 7 + 1_000_000 + character);
             for line in [2, 3] {
                 let (_, characters) = lines.near(line, character);
-                assert!(characters < STEP, "{characters} characters are looked at for {line}:{character}");
+                assert!(
+                    characters < STEP,
+                    "{characters} characters are looked at for {line}:{character}"
+                );
             }
         }
     }

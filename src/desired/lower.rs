@@ -1,4 +1,5 @@
-//! From documents to [`Desired`]: reads every document of every file, and collects what is wrong with each.
+//! From documents to [`Desired`]: reads every document of every file, and collects what is wrong
+//! with each.
 //!
 //! Faults between documents that are about addresses belong to the checks, not here.
 
@@ -12,13 +13,13 @@ use super::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use super::schema_pool::IpPoolDocument;
 use super::tree::{Document, Step};
 use super::{
-    Activity, Desired, Documents, ServicePin, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
-    lower_service_pin, structure, yaml,
+    Activity, Desired, Documents, ServicePin, SourceFile, lower_address_pool, lower_pin,
+    lower_policy, lower_pool, lower_service_pin, structure, yaml,
 };
 use crate::model::{Finding, Origin, Rule, Severity};
 
-/// Everything that the documents ask for, and everything that is wrong with them. With an error among the findings the
-/// [`Desired`] is incomplete and nothing may be planned from it.
+/// Everything that the documents ask for, and everything that is wrong with them. With an error
+/// among the findings the [`Desired`] is incomplete and nothing may be planned from it.
 pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
     let mut lowering = Lowering::default();
     let mut files: Vec<_> = documents.files.iter().collect();
@@ -28,7 +29,9 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
         match yaml::parse(file) {
             Ok(documents) => {
                 count += documents.len();
-                documents.iter().for_each(|document| lowering.document(document));
+                documents
+                    .iter()
+                    .for_each(|document| lowering.document(document));
             }
             Err(finding) => {
                 lowering.findings.push(*finding);
@@ -42,7 +45,8 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
     lowering.finish()
 }
 
-/// Files without documents ask for as little as a directory without files, which is far more often a slip than a wish.
+/// Files without documents ask for as little as a directory without files, which is far more often
+/// a slip than a wish.
 fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
     let first = files.first()?;
     let message = match files.len() {
@@ -51,7 +55,11 @@ fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
     };
     let finding = Finding::new(Severity::Error, Rule("empty-directory"), message);
     let help = "write a pool, or name the directory that holds them; no pools never means that everything should go";
-    Some(finding.at(&Origin::whole_file(&first.path), "nothing here").help(help))
+    Some(
+        finding
+            .at(&Origin::whole_file(&first.path), "nothing here")
+            .help(help),
+    )
 }
 
 #[derive(Default)]
@@ -70,29 +78,44 @@ impl Lowering {
             Ok(kind) => self.document_of(kind, document),
             Err(finding) => {
                 self.findings.push(*finding);
-                self.doubt.note(document.text_at(&keys(["metadata", "name"])));
+                self.doubt
+                    .note(document.text_at(&keys(["metadata", "name"])));
             }
         }
     }
 
     fn document_of(&mut self, kind: DocumentKind, document: &Document) {
         self.note_name(kind, document);
-        let structure::Checked { findings, readable, faulty } = structure::check(document, kind);
-        let mut context = Context { document, faulty: &faulty, findings };
+        let structure::Checked {
+            findings,
+            readable,
+            faulty,
+        } = structure::check(document, kind);
+        let mut context = Context {
+            document,
+            faulty: &faulty,
+            findings,
+        };
         match kind {
             DocumentKind::IpPool => {
                 let pool = context.typed::<IpPoolDocument>(readable);
                 let pool = pool.and_then(|written| lower_pool::lower(&mut context, written));
                 if context.has_errors() {
-                    self.doubt.note(document.text_at(&keys(["metadata", "name"])));
-                    self.desired.faulty.extend(pool.as_ref().map(|pool| pool.name().clone()));
+                    self.doubt
+                        .note(document.text_at(&keys(["metadata", "name"])));
+                    self.desired
+                        .faulty
+                        .extend(pool.as_ref().map(|pool| pool.name().clone()));
                 }
                 match pool {
                     Some(AnyPool::OfNodes(pool)) => {
                         self.desired.pools.entry(pool.name.clone()).or_insert(pool);
                     }
                     Some(AnyPool::OfNeutron(pool)) => {
-                        self.desired.neutron_pools.entry(pool.name.clone()).or_insert(pool);
+                        self.desired
+                            .neutron_pools
+                            .entry(pool.name.clone())
+                            .or_insert(pool);
                     }
                     None => {}
                 }
@@ -104,9 +127,13 @@ impl Lowering {
             }
             DocumentKind::AddressPool => {
                 let pool = context.typed::<AddressPoolDocument>(readable);
-                let pool = pool.and_then(|written| lower_address_pool::lower(&mut context, written));
+                let pool =
+                    pool.and_then(|written| lower_address_pool::lower(&mut context, written));
                 if let Some(pool) = pool.filter(|_| faulty.is_empty()) {
-                    self.desired.address_pools.entry(pool.name.clone()).or_insert(pool);
+                    self.desired
+                        .address_pools
+                        .entry(pool.name.clone())
+                        .or_insert(pool);
                 }
             }
             DocumentKind::ServiceAssignment => {
@@ -117,7 +144,10 @@ impl Lowering {
                 }
             }
             DocumentKind::Policy => {
-                if let Some(spec) = context.typed::<PolicyDocument>(readable).and_then(|written| written.spec) {
+                if let Some(spec) = context
+                    .typed::<PolicyDocument>(readable)
+                    .and_then(|written| written.spec)
+                {
                     // Where there are several, which is a fault, one brake is enough.
                     let before = self.desired.policy.activity;
                     self.desired.policy = lower_policy::lower(&mut context, &spec);
@@ -139,7 +169,9 @@ impl Lowering {
             Some(first) => {
                 let message = format!("Service `{}` is pinned twice", pin.service);
                 let finding = Finding::new(Severity::Error, Rule("service-pinned-twice"), message);
-                let finding = finding.at(&pin.origin, "pinned again").and(&first.origin, "first pinned here");
+                let finding = finding
+                    .at(&pin.origin, "pinned again")
+                    .and(&first.origin, "first pinned here");
                 findings.push(finding.help("list all its addresses in one ServiceAssignment"));
             }
         }
@@ -147,10 +179,16 @@ impl Lowering {
 
     fn note_name(&mut self, kind: DocumentKind, document: &Document) {
         let path = [Step::Key("metadata".into()), Step::Key("name".into())];
-        let (Some(name), origin) = (document.text_at(&path), document.origin(&path)) else { return };
+        let (Some(name), origin) = (document.text_at(&path), document.origin(&path)) else {
+            return;
+        };
         if kind == DocumentKind::Policy {
             if let Some(first) = self.policy.replace(origin.clone()) {
-                let finding = Finding::new(Severity::Error, Rule("two-policies"), "there is more than one Policy");
+                let finding = Finding::new(
+                    Severity::Error,
+                    Rule("two-policies"),
+                    "there is more than one Policy",
+                );
                 self.findings.push(
                     finding
                         .at(&origin, "a second one")
@@ -178,7 +216,10 @@ impl Lowering {
 
     fn finish(mut self) -> (Desired, Vec<Finding>) {
         let mut pools = lower_pin::Pools::new(&self.desired, &self.doubt);
-        let pins: Vec<_> = std::mem::take(&mut self.pins).into_iter().map(|pin| pools.resolve(pin)).collect();
+        let pins: Vec<_> = std::mem::take(&mut self.pins)
+            .into_iter()
+            .map(|pin| pools.resolve(pin))
+            .collect();
         for pin in pins {
             match pin {
                 Ok(Some(pin)) => {

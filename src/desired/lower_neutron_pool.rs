@@ -1,4 +1,5 @@
-//! An `IPPool` document with `spec.neutron` becomes a [`NeutronPool`]. Which addresses it has is not in the files.
+//! An `IPPool` document with `spec.neutron` becomes a [`NeutronPool`]. Which addresses it has is
+//! not in the files.
 
 use super::NeutronPool;
 use super::context::{Context, keys};
@@ -9,11 +10,26 @@ use crate::neutron::Id;
 
 /// Fields of other pools, and why this one has none of them.
 const OF_OTHERS: [(&str, &str); 6] = [
-    ("cidrs", "the subnet says its range, and Neutron is asked for it"),
-    ("blockSize", "Neutron gives its addresses port by port, so no node gets a block"),
-    ("nodeSelector", "no node gets a block of it, so there is nothing to select"),
-    ("priority", "no node gets a block of it, so it comes before no other pool"),
-    ("reserved", "no node gets a block of it, so all of it is kept free"),
+    (
+        "cidrs",
+        "the subnet says its range, and Neutron is asked for it",
+    ),
+    (
+        "blockSize",
+        "Neutron gives its addresses port by port, so no node gets a block",
+    ),
+    (
+        "nodeSelector",
+        "no node gets a block of it, so there is nothing to select",
+    ),
+    (
+        "priority",
+        "no node gets a block of it, so it comes before no other pool",
+    ),
+    (
+        "reserved",
+        "no node gets a block of it, so all of it is kept free",
+    ),
     ("disabled", "it gives nothing to nodes anyway"),
 ];
 
@@ -28,13 +44,25 @@ pub(super) fn lower(
         if context.document.has(&path) {
             let message = format!("a pool with `spec.neutron` has no `spec.{field}`: {why}");
             let at = context.document.origin(&path);
-            context.fault("neutron-pool-field", message, &at, "of no use here", format!("remove `{field}`"));
+            context.fault(
+                "neutron-pool-field",
+                message,
+                &at,
+                "of no use here",
+                format!("remove `{field}`"),
+            );
         }
     }
     let network = id(context, "network", written.network);
     let subnet = id(context, "subnet", written.subnet);
     let subnet_origin = context.document.origin(&place("subnet"));
-    Some(NeutronPool { name: name?, origin, network: network?, subnet: subnet?, subnet_origin })
+    Some(NeutronPool {
+        name: name?,
+        origin,
+        network: network?,
+        subnet: subnet?,
+        subnet_origin,
+    })
 }
 
 fn place(field: &str) -> Vec<Step> {
@@ -47,8 +75,9 @@ fn id(context: &mut Context<'_>, field: &'static str, text: Option<String>) -> O
         Ok(id) => Some(id),
         Err(error) => {
             let message = format!("`spec.neutron.{field}` is {error}");
-            let help =
-                format!("see `openstack {field} list`; a name would do for people, but may mean another one tomorrow");
+            let help = format!(
+                "see `openstack {field} list`; a name would do for people, but may mean another one tomorrow"
+            );
             let origin = context.document.origin(&place(field));
             context.fault("bad-neutron-id", message, &origin, "not an id", help);
             None

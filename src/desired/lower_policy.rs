@@ -7,12 +7,14 @@ use jiff::SignedDuration;
 
 use super::context::{Context, keys};
 use super::schema::{
-    PolicySpec, TextList, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected, WrittenUnattended,
-    WrittenWritePath,
+    PolicySpec, TextList, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected,
+    WrittenUnattended, WrittenWritePath,
 };
 use super::tree::Step;
 use super::{Activity, AddressPairs, Policy, Protected};
-use crate::model::{Hazard, LimitName, Limited, Measure, NameError, Origin, WritePath, WritePathChoice};
+use crate::model::{
+    Hazard, LimitName, Limited, Measure, NameError, Origin, WritePath, WritePathChoice,
+};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     let write_path = match spec.write_path {
@@ -24,11 +26,19 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
         WrittenWritePath::CiliumNode => WritePathChoice::Forced(WritePath::CiliumNode),
     };
     let mut ranges = |list: &TextList, key: &str| -> Vec<crate::net::Range> {
-        context.ranges(list, &keys(["spec", key])).into_iter().map(|(range, _)| range).collect()
+        context
+            .ranges(list, &keys(["spec", key]))
+            .into_iter()
+            .map(|(range, _)| range)
+            .collect()
     };
     let excluded = ranges(&spec.excluded, "excluded");
     let own_address_space = ranges(&spec.own_address_space, "ownAddressSpace");
-    let failure_domain = spec.limits.failure_domain.clone().unwrap_or_else(|| Policy::FAILURE_DOMAIN.to_owned());
+    let failure_domain = spec
+        .limits
+        .failure_domain
+        .clone()
+        .unwrap_or_else(|| Policy::FAILURE_DOMAIN.to_owned());
     Policy {
         origin: Some(context.document.start()),
         write_path,
@@ -43,7 +53,11 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
             WrittenUnattended::Disruptive => Hazard::Disruptive,
             WrittenUnattended::Destructive => Hazard::Destructive,
         },
-        activity: if spec.paused { Activity::Paused } else { Activity::Active },
+        activity: if spec.paused {
+            Activity::Paused
+        } else {
+            Activity::Active
+        },
         address_pairs: match spec.neutron.allowed_address_pairs {
             WrittenAddressPairs::Ignored => AddressPairs::Ignored,
             WrittenAddressPairs::PodCidrs => AddressPairs::PodCidrs,
@@ -52,11 +66,16 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
 }
 
 fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
-    let Some(text) = text else { return Policy::QUARANTINE };
+    let Some(text) = text else {
+        return Policy::QUARANTINE;
+    };
     match text.parse::<SignedDuration>() {
         Ok(duration) if !duration.is_negative() => duration,
         _ => {
-            let message = format!("`spec.quarantine` is `{}`, expected a duration such as `10m`", text.escape_debug());
+            let message = format!(
+                "`spec.quarantine` is `{}`, expected a duration such as `10m`",
+                text.escape_debug()
+            );
             let origin = context.document.origin(&keys(["spec", "quarantine"]));
             context.fault(
                 "bad-duration",
@@ -72,17 +91,37 @@ fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
 
 /// What is written, over what holds by itself.
 fn limits(written: &WrittenLimits) -> BTreeMap<LimitName, u32> {
-    let WrittenLimits { failure_domain: _, assign, disruptive, release } = written;
+    let WrittenLimits {
+        failure_domain: _,
+        assign,
+        disruptive,
+        release,
+    } = written;
     let mut limits: BTreeMap<LimitName, u32> = Policy::LIMITS.into();
-    let kinds = [(Limited::Assign, assign), (Limited::Disruptive, disruptive), (Limited::Release, release)];
-    for (limited, WrittenLimit { count, percent, domain_count, domain_percent }) in kinds {
+    let kinds = [
+        (Limited::Assign, assign),
+        (Limited::Disruptive, disruptive),
+        (Limited::Release, release),
+    ];
+    for (
+        limited,
+        WrittenLimit {
+            count,
+            percent,
+            domain_count,
+            domain_percent,
+        },
+    ) in kinds
+    {
         let measures = [
             (Measure::Count, count),
             (Measure::Percent, percent),
             (Measure::DomainCount, domain_count),
             (Measure::DomainPercent, domain_percent),
         ];
-        let given = measures.into_iter().filter_map(|(measure, value)| Some((measure, (*value)?)));
+        let given = measures
+            .into_iter()
+            .filter_map(|(measure, value)| Some((measure, (*value)?)));
         limits.extend(given.map(|(measure, value)| (LimitName { limited, measure }, value)));
     }
     limits
@@ -92,7 +131,11 @@ fn protected(context: &mut Context<'_>, written: &WrittenProtected) -> Protected
     let WrittenProtected { nodes, pools } = written;
     let node_origins = names(context, nodes, "nodes");
     let nodes = node_origins.keys().cloned().collect();
-    Protected { nodes, node_origins, pools: names(context, pools, "pools").into_keys().collect() }
+    Protected {
+        nodes,
+        node_origins,
+        pools: names(context, pools, "pools").into_keys().collect(),
+    }
 }
 
 fn names<T: FromStr<Err = NameError> + Ord>(
@@ -103,13 +146,21 @@ fn names<T: FromStr<Err = NameError> + Ord>(
     let mut names = BTreeMap::new();
     for (index, text) in list.iter().enumerate() {
         let Some(text) = text else { continue };
-        let origin = context.document.origin(&[keys(["spec", "protected", key]), vec![Step::Index(index)]].concat());
+        let origin = context
+            .document
+            .origin(&[keys(["spec", "protected", key]), vec![Step::Index(index)]].concat());
         match text.parse::<T>() {
             Ok(name) => {
                 names.insert(name, origin);
             }
             Err(error) => {
-                context.fault("bad-name", error.to_string(), &origin, "not a name", "write the object's name");
+                context.fault(
+                    "bad-name",
+                    error.to_string(),
+                    &origin,
+                    "not a name",
+                    "write the object's name",
+                );
             }
         }
     }

@@ -13,7 +13,9 @@ pub(super) fn lower(context: &mut Context<'_>, written: &LabelSelector, at: &[St
         requirements.extend(requirement(context, key, operator, &path));
     }
     for (index, expression) in written.match_expressions.iter().enumerate() {
-        let Some(expression) = expression else { continue };
+        let Some(expression) = expression else {
+            continue;
+        };
         let path = [at, &keys(["matchExpressions"]), &[Step::Index(index)]].concat();
         let values = expression.values.iter().cloned().collect();
         let operator = match expression.operator {
@@ -22,10 +24,18 @@ pub(super) fn lower(context: &mut Context<'_>, written: &LabelSelector, at: &[St
             SelectorOperator::Exists => Operator::Exists,
             SelectorOperator::DoesNotExist => Operator::DoesNotExist,
         };
-        if matches!(operator, Operator::Exists | Operator::DoesNotExist) && !expression.values.is_empty() {
+        if matches!(operator, Operator::Exists | Operator::DoesNotExist)
+            && !expression.values.is_empty()
+        {
             let origin = context.document.origin(&[path, keys(["values"])].concat());
             let message = format!("`{}` takes no values", expression.operator.as_str());
-            context.fault("bad-selector", message, &origin, "values", "remove `values`");
+            context.fault(
+                "bad-selector",
+                message,
+                &origin,
+                "values",
+                "remove `values`",
+            );
             continue;
         }
         requirements.extend(requirement(context, &expression.key, operator, &path));
@@ -33,13 +43,24 @@ pub(super) fn lower(context: &mut Context<'_>, written: &LabelSelector, at: &[St
     Selector::all_of(requirements)
 }
 
-fn requirement(context: &mut Context<'_>, key: &str, operator: Operator, path: &[Step]) -> Option<Requirement> {
+fn requirement(
+    context: &mut Context<'_>,
+    key: &str,
+    operator: Operator,
+    path: &[Step],
+) -> Option<Requirement> {
     let help = "write it as in a Kubernetes label selector";
     match Requirement::new(key, operator) {
         Ok(requirement) => Some(requirement),
         Err(error) => {
             let origin = context.document.origin(path);
-            context.fault("bad-selector", error.to_string(), &origin, "cannot match a label", help);
+            context.fault(
+                "bad-selector",
+                error.to_string(),
+                &origin,
+                "cannot match a label",
+                help,
+            );
             None
         }
     }

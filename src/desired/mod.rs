@@ -1,7 +1,7 @@
 //! What the person asks for: documents in, [`Desired`] and findings out.
 //!
-//! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault: every document of
-//! every file is read, and each fault keeps its place in the file.
+//! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault:
+//! every document of every file is read, and each fault keeps its place in the file.
 
 mod context;
 mod doubt;
@@ -31,8 +31,8 @@ use jiff::SignedDuration;
 
 use crate::lbipam::AddressPoolManifest;
 use crate::model::{
-    AddressPoolName, Hazard, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName, Selector, ServiceName,
-    WritePathChoice,
+    AddressPoolName, Hazard, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName,
+    Selector, ServiceName, WritePathChoice,
 };
 use crate::net::{Block, BlockSize, Family, Range};
 use crate::neutron::Id;
@@ -78,7 +78,8 @@ pub struct Desired {
     pub policy: Policy,
 }
 
-/// Whether it can be told from what is asked for which pools of LoadBalancer addresses should be there.
+/// Whether it can be told from what is asked for which pools of LoadBalancer addresses should be
+/// there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressPoolsAsked {
     /// Those, and none besides.
@@ -170,7 +171,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// What decides between pools that select a node, more first: priority, then number of requirements. Equal ones are taken by name.
+    /// What decides between pools that select a node, more first: priority, then number of
+    /// requirements. Equal ones are taken by name.
     pub fn rank(&self) -> (i32, usize) {
         (self.priority, self.selector.specificity())
     }
@@ -191,7 +193,8 @@ impl Pool {
     }
 }
 
-/// A pool whose addresses Neutron gives, port by port. Its range is not in the files: only Neutron says it.
+/// A pool whose addresses Neutron gives, port by port. Its range is not in the files: only Neutron
+/// says it.
 #[derive(Clone, Debug)]
 pub struct NeutronPool {
     /// Name.
@@ -278,12 +281,25 @@ pub struct Protected {
 }
 
 impl Policy {
-    /// How long a freed block rests unless the Policy says otherwise: longer than routes to it are remembered elsewhere.
+    /// How long a freed block rests unless the Policy says otherwise: longer than routes to it are
+    /// remembered elsewhere.
     pub const QUARANTINE: SignedDuration = SignedDuration::from_mins(10);
     /// Limits that hold unless the Policy names the same ones.
     pub const LIMITS: [(LimitName, u32); 2] = [
-        (LimitName { limited: Limited::Disruptive, measure: Measure::Percent }, 20),
-        (LimitName { limited: Limited::Release, measure: Measure::Percent }, 20),
+        (
+            LimitName {
+                limited: Limited::Disruptive,
+                measure: Measure::Percent,
+            },
+            20,
+        ),
+        (
+            LimitName {
+                limited: Limited::Release,
+                measure: Measure::Percent,
+            },
+            20,
+        ),
     ];
     /// Label key of failure domains unless the Policy says otherwise.
     pub const FAILURE_DOMAIN: &str = "topology.kubernetes.io/zone";

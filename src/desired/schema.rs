@@ -1,7 +1,7 @@
 //! The documents as people write them; their JSON Schema is made from these types.
 //!
-//! Wire format only: what the values mean is decided when they are lowered. What the schema requires is `Option` here,
-//! because a document with faults is read as far as it goes.
+//! Wire format only: what the values mean is decided when they are lowered. What the schema
+//! requires is `Option` here, because a document with faults is read as far as it goes.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,9 @@ impl DocumentKind {
 
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<DocumentKind> {
-        DocumentKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+        DocumentKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
     }
 }
 
@@ -76,9 +78,13 @@ impl DocumentKind {
 pub fn json_schema(kind: Option<DocumentKind>) -> Value {
     match kind {
         Some(DocumentKind::IpPool) => schema_of::<IpPoolDocument>(DocumentKind::IpPool),
-        Some(DocumentKind::NodeAssignment) => schema_of::<NodeAssignmentDocument>(DocumentKind::NodeAssignment),
+        Some(DocumentKind::NodeAssignment) => {
+            schema_of::<NodeAssignmentDocument>(DocumentKind::NodeAssignment)
+        }
         Some(DocumentKind::Policy) => schema_of::<PolicyDocument>(DocumentKind::Policy),
-        Some(DocumentKind::AddressPool) => schema_of::<AddressPoolDocument>(DocumentKind::AddressPool),
+        Some(DocumentKind::AddressPool) => {
+            schema_of::<AddressPoolDocument>(DocumentKind::AddressPool)
+        }
         Some(DocumentKind::ServiceAssignment) => {
             schema_of::<ServiceAssignmentDocument>(DocumentKind::ServiceAssignment)
         }
@@ -97,8 +103,12 @@ pub fn json_schema(kind: Option<DocumentKind>) -> Value {
 }
 
 fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     without_null(&mut schema);
     schema["title"] = json!(kind.as_str());
     schema["properties"]["kind"] = json!({"const": kind.as_str()});
@@ -109,7 +119,8 @@ fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
     schema
 }
 
-/// Takes null away from what a field may be: a field without a value is far more often a blank template than a wish for the default.
+/// Takes null away from what a field may be: a field without a value is far more often a blank
+/// template than a wish for the default.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -117,7 +128,9 @@ fn without_null(schema: &mut Value) {
                 match (name.as_str(), value) {
                     ("type", Value::Array(types)) => types.retain(|one| one != "null"),
                     ("enum", Value::Array(values)) => values.retain(|one| !one.is_null()),
-                    ("properties", Value::Object(properties)) => properties.values_mut().for_each(without_null),
+                    ("properties", Value::Object(properties)) => {
+                        properties.values_mut().for_each(without_null)
+                    }
                     (_, value) => without_null(value),
                 }
             }
@@ -249,7 +262,8 @@ pub(super) struct PolicySpec {
     /// What is kept from changes.
     #[serde(default)]
     pub protected: WrittenProtected,
-    /// The worst that `watch` and the operator do while nobody looks; what is worse waits for a person.
+    /// The worst that `watch` and the operator do while nobody looks; what is worse waits for a
+    /// person.
     #[serde(default)]
     pub unattended: WrittenUnattended,
     /// What is done at OpenStack Neutron.
@@ -294,7 +308,8 @@ pub(super) struct WrittenLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = u32::MAX))]
     pub domain_count: Option<u32>,
-    /// At most this share of the nodes of one failure domain; one node is always allowed, unless it is 0.
+    /// At most this share of the nodes of one failure domain; one node is always allowed, unless it
+    /// is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub domain_percent: Option<u32>,
@@ -318,7 +333,8 @@ pub(super) struct WrittenProtected {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct WrittenNeutron {
-    /// `PodCIDRs`: `apply` lets the pod CIDRs of each node out of the ports of its VM, which `spec.providerID` names.
+    /// `PodCIDRs`: `apply` lets the pod CIDRs of each node out of the ports of its VM, which
+    /// `spec.providerID` names.
     #[serde(default)]
     pub allowed_address_pairs: WrittenAddressPairs,
 }

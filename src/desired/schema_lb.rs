@@ -1,4 +1,5 @@
-//! The documents about LoadBalancer addresses as people write them: Cilium's own kind, unchanged, and our pins for Services.
+//! The documents about LoadBalancer addresses as people write them: Cilium's own kind, unchanged,
+//! and our pins for Services.
 
 use std::collections::BTreeMap;
 
@@ -48,12 +49,17 @@ pub(super) struct WrittenAddressPoolSpec {
     #[serde(default)]
     #[schemars(with = "Vec<WrittenAddressBlock>")]
     pub blocks: Vec<Option<WrittenAddressBlock>>,
-    /// The Services that the pool is for, by their labels and by `io.kubernetes.service.namespace` and `io.kubernetes.service.name`;
-    /// absent: all.
+    /// The Services that the pool is for, by their labels and by `io.kubernetes.service.namespace`
+    /// and `io.kubernetes.service.name`; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_selector: Option<LabelSelector>,
-    /// Whether the first and the last address of a CIDR are given; absent: up to 1.15 they are not, later they are.
-    #[serde(default, rename = "allowFirstLastIPs", skip_serializing_if = "Option::is_none")]
+    /// Whether the first and the last address of a CIDR are given; absent: up to 1.15 they are not,
+    /// later they are.
+    #[serde(
+        default,
+        rename = "allowFirstLastIPs",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub allow_first_last: Option<YesOrNo>,
     /// The pool gives nothing new.
     #[serde(default)]

@@ -34,8 +34,8 @@ pub(super) struct IpPoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BlockSizes")]
     pub block_size: Option<BlockSizes>,
-    /// The pool is a subnet of OpenStack Neutron, which gives its addresses port by port: no node gets a block of it, and no other pool may
-    /// overlap it. In place of all other fields.
+    /// The pool is a subnet of OpenStack Neutron, which gives its addresses port by port: no node
+    /// gets a block of it, and no other pool may overlap it. In place of all other fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NeutronSubnet")]
     pub neutron: Option<NeutronSubnet>,
@@ -46,7 +46,8 @@ pub(super) struct IpPoolSpec {
     #[serde(default)]
     #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub priority: i32,
-    /// CIDRs, `first-last` ranges or addresses that are never handed out by themselves; a pin may use them.
+    /// CIDRs, `first-last` ranges or addresses that are never handed out by themselves; a pin may
+    /// use them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub reserved: TextList,
@@ -78,13 +79,19 @@ pub(super) struct BlockSizes {
 #[serde(untagged)]
 enum WrittenBlockSizes {
     Ipv4(u64),
-    Each { ipv4: Option<u64>, ipv6: Option<u64> },
+    Each {
+        ipv4: Option<u64>,
+        ipv6: Option<u64>,
+    },
 }
 
 impl<'de> Deserialize<'de> for BlockSizes {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<BlockSizes, D::Error> {
         Ok(match WrittenBlockSizes::deserialize(deserializer)? {
-            WrittenBlockSizes::Ipv4(length) => BlockSizes { ipv4: Some(length), ipv6: None },
+            WrittenBlockSizes::Ipv4(length) => BlockSizes {
+                ipv4: Some(length),
+                ipv6: None,
+            },
             WrittenBlockSizes::Each { ipv4, ipv6 } => BlockSizes { ipv4, ipv6 },
         })
     }
@@ -95,7 +102,8 @@ impl JsonSchema for BlockSizes {
         "BlockSizes".into()
     }
 
-    /// One type list rather than `oneOf`, so that a fault inside the mapping is named at its own place.
+    /// One type list rather than `oneOf`, so that a fault inside the mapping is named at its own
+    /// place.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let length = |most: u8| json!({"type": "integer", "minimum": 1, "maximum": most});
         schemars::json_schema!({

@@ -1,5 +1,5 @@
-//! The structure of a document against the JSON Schema of its kind: every fault at once, each at its place, and what of
-//! the document can be read in spite of them.
+//! The structure of a document against the JSON Schema of its kind: every fault at once, each at
+//! its place, and what of the document can be read in spite of them.
 //!
 //! Knows field names and types only, not what values mean.
 
@@ -23,7 +23,9 @@ struct Kind {
 static KINDS: LazyLock<Vec<(DocumentKind, Option<Kind>)>> = LazyLock::new(|| {
     let compile = |kind| {
         let schema = json_schema(Some(kind));
-        jsonschema::validator_for(&schema).ok().map(|validator| Kind { schema, validator })
+        jsonschema::validator_for(&schema)
+            .ok()
+            .map(|validator| Kind { schema, validator })
     };
     DocumentKind::ALL.map(|kind| (kind, compile(kind))).into()
 });
@@ -38,15 +40,30 @@ pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>>
     let Some(name) = document.text_at(&path) else {
         let kinds = "`IPPool`, `NodeAssignment`, `ServiceAssignment` or `Policy`";
         return Err(if document.has(&path) {
-            fault("wrong-type", "`kind` is not text".to_owned(), "should be text", format!("write {kinds}"))
+            fault(
+                "wrong-type",
+                "`kind` is not text".to_owned(),
+                "should be text",
+                format!("write {kinds}"),
+            )
         } else {
             let help = format!("start it with `apiVersion: {API_VERSION}` and `kind:` {kinds}");
-            fault("missing-field", "the document has no `kind`".to_owned(), "this document", help)
+            fault(
+                "missing-field",
+                "the document has no `kind`".to_owned(),
+                "this document",
+                help,
+            )
         });
     };
     DocumentKind::from_name(name).ok_or_else(|| {
         let help = suggestion(name, &DocumentKind::ALL.map(DocumentKind::as_str));
-        fault("unknown-kind", format!("`{name}` is no kind that is known here"), "unknown kind", help)
+        fault(
+            "unknown-kind",
+            format!("`{name}` is no kind that is known here"),
+            "unknown kind",
+            help,
+        )
     })
 }
 
@@ -54,7 +71,8 @@ pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>>
 pub(super) struct Checked {
     /// Every structural fault.
     pub findings: Vec<Finding>,
-    /// The document without the faulty parts; a faulty item of a list is null, so that the others keep their places.
+    /// The document without the faulty parts; a faulty item of a list is null, so that the others
+    /// keep their places.
     pub readable: Value,
     /// The places of the faults.
     pub faulty: Vec<Vec<Step>>,
@@ -63,27 +81,53 @@ pub(super) struct Checked {
 /// Holds a document against the schema of its kind.
 pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
     let mut value = document.to_json();
-    let Some((_, Some(Kind { schema, validator }))) = KINDS.iter().find(|(known, _)| *known == kind) else {
+    let Some((_, Some(Kind { schema, validator }))) =
+        KINDS.iter().find(|(known, _)| *known == kind)
+    else {
         let message = format!("the JSON Schema of {} cannot be compiled", kind.as_str());
         let finding = Finding::new(Severity::Error, Rule("internal"), message);
-        let findings = vec![finding.at(&document.start(), "here").help("report it as a bug")];
-        return Checked { findings, readable: value, faulty: Vec::new() };
+        let findings = vec![
+            finding
+                .at(&document.start(), "here")
+                .help("report it as a bug"),
+        ];
+        return Checked {
+            findings,
+            readable: value,
+            faulty: Vec::new(),
+        };
     };
-    let dropped = if kind.is_ciliums() { drop_nulls(&mut value, schema, &mut Vec::new()) } else { Vec::new() };
-    let findings = dropped.iter().map(|path| words::dropped(document, path)).collect();
-    let mut checked = Checked { findings, readable: value.clone(), faulty: Vec::new() };
-    let errors: Vec<(Vec<Step>, ValidationError<'_>)> =
-        validator.iter_errors(&value).map(|error| (steps(&value, &error), error)).collect();
+    let dropped = if kind.is_ciliums() {
+        drop_nulls(&mut value, schema, &mut Vec::new())
+    } else {
+        Vec::new()
+    };
+    let findings = dropped
+        .iter()
+        .map(|path| words::dropped(document, path))
+        .collect();
+    let mut checked = Checked {
+        findings,
+        readable: value.clone(),
+        faulty: Vec::new(),
+    };
+    let errors: Vec<(Vec<Step>, ValidationError<'_>)> = validator
+        .iter_errors(&value)
+        .map(|error| (steps(&value, &error), error))
+        .collect();
     let unknown = Unknown::of(&errors);
     let floats = floats_of(&value, &errors, &unknown);
     let is_told = |path: &Vec<Step>, error: &ValidationError<'_>| {
-        is_bound(error) && floats.contains(path) || is_empty_choice(error) && has_wrong_type(&errors, path)
+        is_bound(error) && floats.contains(path)
+            || is_empty_choice(error) && has_wrong_type(&errors, path)
     };
     for (path, error) in errors.iter().filter(|(path, error)| !is_told(path, error)) {
         checked.note(document, schema, path, error, &unknown);
     }
     for path in floats {
-        checked.findings.push(words::fraction(document, &path, &value));
+        checked
+            .findings
+            .push(words::fraction(document, &path, &value));
         checked.remove(path);
     }
     checked
@@ -100,19 +144,31 @@ impl Checked {
     ) {
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { .. } => {
-                self.findings.extend(words::findings(document, schema, path, error));
-                unknown_fields(path, error).into_iter().for_each(|path| self.remove(path));
+                self.findings
+                    .extend(words::findings(document, schema, path, error));
+                unknown_fields(path, error)
+                    .into_iter()
+                    .for_each(|path| self.remove(path));
             }
             ValidationErrorKind::Required { property } => {
-                let missing = [path, &[Step::Key(property.as_str().unwrap_or_default().to_owned())]].concat();
+                let missing = [
+                    path,
+                    &[Step::Key(property.as_str().unwrap_or_default().to_owned())],
+                ]
+                .concat();
                 let name = property.as_str().unwrap_or_default();
-                if !unknown.beside(path).any(|unknown| words::is_misspelt(schema, error, unknown, name)) {
-                    self.findings.extend(words::findings(document, schema, path, error));
+                if !unknown
+                    .beside(path)
+                    .any(|unknown| words::is_misspelt(schema, error, unknown, name))
+                {
+                    self.findings
+                        .extend(words::findings(document, schema, path, error));
                 }
                 self.remove(missing);
             }
             kind => {
-                self.findings.extend(words::findings(document, schema, path, error));
+                self.findings
+                    .extend(words::findings(document, schema, path, error));
                 if is_count(kind) {
                     self.faulty.push(path.to_vec());
                 } else {
@@ -128,7 +184,8 @@ impl Checked {
     }
 }
 
-/// Takes away the fields that are null, and says where they were. A field that the schema does not know stays, and is told as unknown.
+/// Takes away the fields that are null, and says where they were. A field that the schema does not
+/// know stays, and is told as unknown.
 fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Vec<Step>> {
     let mut dropped = Vec::new();
     let mut child = |step: Step, value: &mut Value, schema: &Value| {
@@ -144,7 +201,8 @@ fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Ve
     };
     match value {
         Value::Object(fields) => fields.retain(|key, value| {
-            let of_others = Some(&schema["additionalProperties"]).filter(|schema| schema.is_object());
+            let of_others =
+                Some(&schema["additionalProperties"]).filter(|schema| schema.is_object());
             let of_field = schema["properties"].get(key).or(of_others);
             of_field.is_none_or(|schema| child(Step::Key(key.clone()), value, schema))
         }),
@@ -160,7 +218,10 @@ fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Ve
 /// Too few or too many of something that can be read.
 fn is_count(kind: &ValidationErrorKind) -> bool {
     use ValidationErrorKind::{MaxItems, MinItems, MinProperties};
-    matches!(kind, MinItems { .. } | MaxItems { .. } | MinProperties { .. })
+    matches!(
+        kind,
+        MinItems { .. } | MaxItems { .. } | MinProperties { .. }
+    )
 }
 
 /// A field without a value where one of a few texts must stand: that it is no text says all.
@@ -169,11 +230,16 @@ fn is_empty_choice(error: &ValidationError<'_>) -> bool {
 }
 
 fn has_wrong_type(errors: &[(Vec<Step>, ValidationError<'_>)], path: &[Step]) -> bool {
-    errors.iter().any(|(at, error)| at == path && matches!(error.kind(), ValidationErrorKind::Type { .. }))
+    errors
+        .iter()
+        .any(|(at, error)| at == path && matches!(error.kind(), ValidationErrorKind::Type { .. }))
 }
 
 fn is_bound(error: &ValidationError<'_>) -> bool {
-    matches!(error.kind(), ValidationErrorKind::Minimum { .. } | ValidationErrorKind::Maximum { .. })
+    matches!(
+        error.kind(),
+        ValidationErrorKind::Minimum { .. } | ValidationErrorKind::Maximum { .. }
+    )
 }
 
 fn remove(value: &mut Value, path: &[Step]) {
@@ -203,7 +269,10 @@ impl<'e> Unknown<'e> {
         let mut unknown: BTreeMap<&[Step], BTreeSet<&str>> = BTreeMap::new();
         for (path, error) in errors {
             if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-                unknown.entry(path).or_default().extend(unexpected.iter().map(String::as_str));
+                unknown
+                    .entry(path)
+                    .or_default()
+                    .extend(unexpected.iter().map(String::as_str));
             }
         }
         Unknown(unknown)
@@ -216,15 +285,23 @@ impl<'e> Unknown<'e> {
     /// Whether a place is one of them, or lies in one.
     fn has(&self, path: &[Step]) -> bool {
         path.iter().enumerate().any(|(depth, step)| match step {
-            Step::Key(key) => self.0.get(&path[..depth]).is_some_and(|fields| fields.contains(key.as_str())),
+            Step::Key(key) => self
+                .0
+                .get(&path[..depth])
+                .is_some_and(|fields| fields.contains(key.as_str())),
             Step::Index(_) => false,
         })
     }
 }
 
 fn unknown_fields(path: &[Step], error: &ValidationError<'_>) -> Vec<Vec<Step>> {
-    let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else { return Vec::new() };
-    unexpected.iter().map(|key| [path, &[Step::Key(key.clone())]].concat()).collect()
+    let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
+        return Vec::new();
+    };
+    unexpected
+        .iter()
+        .map(|key| [path, &[Step::Key(key.clone())]].concat())
+        .collect()
 }
 
 /// The path of an error; only the value tells whether `0` is an index or a key.
@@ -247,13 +324,21 @@ fn steps(value: &Value, error: &ValidationError<'_>) -> Vec<Step> {
     steps
 }
 
-/// Numbers written with a fraction or an exponent. JSON Schema takes 24.0 for an integer, people and Kubernetes do not.
-fn floats_of(value: &Value, errors: &[(Vec<Step>, ValidationError<'_>)], unknown: &Unknown<'_>) -> BTreeSet<Vec<Step>> {
+/// Numbers written with a fraction or an exponent. JSON Schema takes 24.0 for an integer, people
+/// and Kubernetes do not.
+fn floats_of(
+    value: &Value,
+    errors: &[(Vec<Step>, ValidationError<'_>)],
+    unknown: &Unknown<'_>,
+) -> BTreeSet<Vec<Step>> {
     let mut floats = Vec::new();
     collect_floats(value, &mut Vec::new(), &mut floats);
     let others = errors.iter().filter(|(_, error)| !is_bound(error));
     let told: BTreeSet<&[Step]> = others.map(|(path, _)| path.as_slice()).collect();
-    floats.into_iter().filter(|path| !told.contains(path.as_slice()) && !unknown.has(path)).collect()
+    floats
+        .into_iter()
+        .filter(|path| !told.contains(path.as_slice()) && !unknown.has(path))
+        .collect()
 }
 
 fn collect_floats(value: &Value, path: &mut Vec<Step>, floats: &mut Vec<Vec<Step>>) {
@@ -264,11 +349,19 @@ fn collect_floats(value: &Value, path: &mut Vec<Step>, floats: &mut Vec<Vec<Step
     };
     match value {
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| child(Step::Index(index), item));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| child(Step::Index(index), item));
         }
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| child(Step::Key(key.clone()), value)),
-        // Beyond this the parser gives a float for a whole number too, and the bounds of the schema refuse it.
-        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|number| number.abs() < 9e15) => {
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(key, value)| child(Step::Key(key.clone()), value)),
+        // Beyond this the parser gives a float for a whole number too, and the bounds of the schema
+        // refuse it.
+        Value::Number(number)
+            if number.is_f64() && number.as_f64().is_some_and(|number| number.abs() < 9e15) =>
+        {
             floats.push(path.clone());
         }
         _ => {}

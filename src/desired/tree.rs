@@ -60,7 +60,10 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new(file: &SourceFile) -> Places {
-        Places { file: file.path.clone(), lines: Lines::new(&file.text) }
+        Places {
+            file: file.path.clone(),
+            lines: Lines::new(&file.text),
+        }
     }
 
     /// What spans several lines is marked to the end of its first one.
@@ -68,16 +71,27 @@ impl Places {
         let line = (location.line().max(1) as usize).min(self.lines.count());
         let column = location.column().max(1) as usize;
         let length = (location.span().len() as usize).max(1);
-        let bytes = (self.lines.byte(line, column - 1), self.lines.byte(line, column - 1 + length));
+        let bytes = (
+            self.lines.byte(line, column - 1),
+            self.lines.byte(line, column - 1 + length),
+        );
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Origin { file: self.file.clone(), line: number(line), column: number(column), bytes }
+        Origin {
+            file: self.file.clone(),
+            line: number(line),
+            column: number(column),
+            bytes,
+        }
     }
 }
 
 impl Document {
     /// A document from the parser; nothing when there is no value in it.
     pub(super) fn new(root: Node, places: &Arc<Places>) -> Option<Document> {
-        (!matches!(root.kind(), Kind::Null)).then(|| Document { root, places: places.clone() })
+        (!matches!(root.kind(), Kind::Null)).then(|| Document {
+            root,
+            places: places.clone(),
+        })
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -129,11 +143,17 @@ impl Document {
         let mut nearest = node.0.defined;
         for step in path {
             let child = match (node.kind(), step) {
-                (Kind::Mapping(entries), Step::Key(key)) => entries.get(key).map(|entry| (entry.key, &entry.value)),
-                (Kind::List(items), Step::Index(index)) => items.get(*index).map(|child| (child.0.defined, child)),
+                (Kind::Mapping(entries), Step::Key(key)) => {
+                    entries.get(key).map(|entry| (entry.key, &entry.value))
+                }
+                (Kind::List(items), Step::Index(index)) => {
+                    items.get(*index).map(|child| (child.0.defined, child))
+                }
                 _ => None,
             };
-            let Some((place, child)) = child else { return (None, nearest) };
+            let Some((place, child)) = child else {
+                return (None, nearest);
+            };
             (nearest, node) = (place, child);
         }
         (Some(node), nearest)
@@ -153,7 +173,9 @@ impl Node {
             Kind::Text(value) => Value::String(value.clone()),
             Kind::List(items) => items.iter().map(Node::to_json).collect(),
             Kind::Mapping(entries) => {
-                let pairs = entries.iter().map(|(key, entry)| (key.clone(), entry.value.to_json()));
+                let pairs = entries
+                    .iter()
+                    .map(|(key, entry)| (key.clone(), entry.value.to_json()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
         }
@@ -220,7 +242,13 @@ impl<'de> Visitor<'de> for AnyValue {
     fn visit_map<A: MapAccess<'de>>(self, mut mapping: A) -> Result<Kind, A::Error> {
         let mut entries = BTreeMap::new();
         while let Some((key, value)) = mapping.next_entry::<Spanned<String>, Node>()? {
-            entries.insert(key.value, Entry { key: key.defined, value });
+            entries.insert(
+                key.value,
+                Entry {
+                    key: key.defined,
+                    value,
+                },
+            );
         }
         Ok(Kind::Mapping(entries))
     }

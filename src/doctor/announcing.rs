@@ -10,15 +10,26 @@ use crate::observed::{Announced, HoldingField, Observed, Speaker};
 /// The Pods of all nodes, by block.
 type Homes<'o> = RangeIndex<(&'o NodeName, Block)>;
 
-/// Nodes that announce blocks in which other nodes' Pods live, and nodes whose Pods nobody announces.
+/// Nodes that announce blocks in which other nodes' Pods live, and nodes whose Pods nobody
+/// announces.
 pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
-    let homes =
-        observed.nodes.keys().flat_map(|name| observed.lives_in(name).into_iter().map(move |block| (name, block)));
-    let homes: Homes<'_> = RangeIndex::new(homes.map(|(name, block)| (block.range(), (name, block))));
-    let announced: BTreeMap<&NodeName, Announced> =
-        observed.nodes.values().filter_map(|node| Some((&node.name, observed.announces(node)?))).collect();
+    let homes = observed.nodes.keys().flat_map(|name| {
+        observed
+            .lives_in(name)
+            .into_iter()
+            .map(move |block| (name, block))
+    });
+    let homes: Homes<'_> =
+        RangeIndex::new(homes.map(|(name, block)| (block.range(), (name, block))));
+    let announced: BTreeMap<&NodeName, Announced> = observed
+        .nodes
+        .values()
+        .filter_map(|node| Some((&node.name, observed.announces(node)?)))
+        .collect();
     let announcers = RangeIndex::new(
-        announced.iter().flat_map(|(name, what)| what.blocks.iter().map(move |block| (block.range(), *name))),
+        announced
+            .iter()
+            .flat_map(|(name, what)| what.blocks.iter().map(move |block| (block.range(), *name))),
     );
     let mut findings = Vec::new();
     for (name, what) in &announced {
@@ -27,7 +38,12 @@ pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
             findings.extend(of_announcer(name, *block, what, &lives, &homes));
         }
         let silent = |block: &&Block| announcers.overlapping(&block.range()).next().is_none();
-        findings.extend(lives.iter().filter(silent).map(|block| unheard(name, *block, what)));
+        findings.extend(
+            lives
+                .iter()
+                .filter(silent)
+                .map(|block| unheard(name, *block, what)),
+        );
     }
     findings
 }
@@ -46,15 +62,32 @@ fn of_announcer(
     lives: &[Block],
     homes: &Homes<'_>,
 ) -> Option<Finding> {
-    let of_others = || homes.overlapping(&block.range()).map(|(_, home)| *home).filter(|(other, _)| *other != name);
-    let lives_text = if lives.is_empty() { "no block".to_owned() } else { super::spaced(lives) };
-    let mut evidence =
-        vec![format!("{}: {block}", field_of(name, what.field)), format!("its Pods live in {lives_text}")];
-    let victims =
-        of_others().take(super::NAMED).map(|(other, block)| format!("Pods of node `{other}` live in {block}"));
+    let of_others = || {
+        homes
+            .overlapping(&block.range())
+            .map(|(_, home)| *home)
+            .filter(|(other, _)| *other != name)
+    };
+    let lives_text = if lives.is_empty() {
+        "no block".to_owned()
+    } else {
+        super::spaced(lives)
+    };
+    let mut evidence = vec![
+        format!("{}: {block}", field_of(name, what.field)),
+        format!("its Pods live in {lives_text}"),
+    ];
+    let victims = of_others()
+        .take(super::NAMED)
+        .map(|(other, block)| format!("Pods of node `{other}` live in {block}"));
     evidence.extend(victims);
     evidence.push(format!("announced by {}", what.speaker));
-    let about = |finding: Finding| finding.about(ObjectRef::node(name)).seen(evidence.clone()).help(mend(what));
+    let about = |finding: Finding| {
+        finding
+            .about(ObjectRef::node(name))
+            .seen(evidence.clone())
+            .help(mend(what))
+    };
     let names: BTreeSet<&NodeName> = of_others().map(|(other, _)| other).collect();
     if names.is_empty() {
         // A part of its own addresses, or more than them, leads to the right node.
@@ -64,10 +97,14 @@ fn of_announcer(
         let message = format!("node `{name}` announces {block}, in which no Pods live");
         let has_family = lives.iter().any(|own| own.family() == block.family());
         let lost = match has_family {
-            true => "packets to it end at this node, and its own Pods are reached only if others announce them",
+            true => {
+                "packets to it end at this node, and its own Pods are reached only if others announce them"
+            }
             false => "packets to it end at this node, which has no Pods of this family",
         };
-        return Some(about(finding(Severity::Warning, "announces-empty-block", message)).causes(lost));
+        return Some(
+            about(finding(Severity::Warning, "announces-empty-block", message)).causes(lost),
+        );
     }
     let names: Vec<&NodeName> = names.into_iter().collect();
     let others = super::named(&names);
@@ -75,7 +112,14 @@ fn of_announcer(
     let consequence = format!(
         "packets to those Pods arrive at `{name}`; when `{name}` goes down, the Pods of {others} are lost, though nothing is wrong there"
     );
-    Some(about(finding(Severity::Error, "announces-block-of-another", message)).causes(consequence))
+    Some(
+        about(finding(
+            Severity::Error,
+            "announces-block-of-another",
+            message,
+        ))
+        .causes(consequence),
+    )
 }
 
 /// The way out depends on which of the two fields is the right one.
@@ -96,17 +140,27 @@ fn mend(what: &Announced) -> &'static str {
 /// Nobody announces the block, though its node announces something.
 fn unheard(name: &NodeName, block: Block, what: &Announced) -> Finding {
     let message = format!("nobody announces {block}, in which the Pods of node `{name}` live");
-    let announced = if what.blocks.is_empty() { "nothing".to_owned() } else { super::spaced(&what.blocks) };
-    let evidence =
-        [format!("its Pods live in {block}"), format!("{}: announces {announced}", field_of(name, what.field))];
-    let finding = finding(Severity::Error, "pods-not-announced", message).about(ObjectRef::node(name)).seen(evidence);
+    let announced = if what.blocks.is_empty() {
+        "nothing".to_owned()
+    } else {
+        super::spaced(&what.blocks)
+    };
+    let evidence = [
+        format!("its Pods live in {block}"),
+        format!("{}: announces {announced}", field_of(name, what.field)),
+    ];
+    let finding = finding(Severity::Error, "pods-not-announced", message)
+        .about(ObjectRef::node(name))
+        .seen(evidence);
     let help = match what.blocks.is_empty() {
         true => {
             "the field that is announced is empty: see whether the node's agent runs and has written its CiliumNode"
         }
         false => "make the field that is announced show this block",
     };
-    finding.causes("routers do not know the way to these Pods").help(help)
+    finding
+        .causes("routers do not know the way to these Pods")
+        .help(help)
 }
 
 /// Advertisements that no peer of any node gets: a label that is mistyped looks like this.
@@ -122,13 +176,24 @@ pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
         .flat_map(|node| observed.advertisements_of(node))
         .map(|advertisement| advertisement.name.as_str())
         .collect();
-    let silent =
-        observed.announcing.advertisements.iter().filter(|advertisement| !sent.contains(advertisement.name.as_str()));
+    let silent = observed
+        .announcing
+        .advertisements
+        .iter()
+        .filter(|advertisement| !sent.contains(advertisement.name.as_str()));
     let finding = |advertisement: &crate::observed::Advertisement| {
         let name = advertisement.name.escape_debug();
-        let message = format!("no peer of any node gets what CiliumBGPAdvertisement `{name}` announces");
-        let labels: Vec<String> = advertisement.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let subject = ObjectRef { kind: "CiliumBGPAdvertisement", name: advertisement.name.clone() };
+        let message =
+            format!("no peer of any node gets what CiliumBGPAdvertisement `{name}` announces");
+        let labels: Vec<String> = advertisement
+            .labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let subject = ObjectRef {
+            kind: "CiliumBGPAdvertisement",
+            name: advertisement.name.clone(),
+        };
         let finding = finding(Severity::Warning, "advertisement-of-nobody", message).about(subject);
         let finding = finding.seen([format!("its labels: {}", labels.join(" "))]);
         finding

@@ -12,8 +12,13 @@ const NEARLY: u128 = 90;
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let uses = pool_use(desired, observed);
-    let exhausted = uses.iter().filter(|pool_use| pool_use.nodes > 0).filter_map(exhaustion);
-    exhausted.chain(uses.iter().filter_map(fragmentation)).collect()
+    let exhausted = uses
+        .iter()
+        .filter(|pool_use| pool_use.nodes > 0)
+        .filter_map(exhaustion);
+    exhausted
+        .chain(uses.iter().filter_map(fragmentation))
+        .collect()
 }
 
 /// So few free blocks are scattered anyway.
@@ -21,7 +26,13 @@ const FEW: u128 = 16;
 
 /// The longest run has less than a quarter of the free blocks.
 fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
-    let PoolUse { pool, family, free, longest_free, .. } = pool_use;
+    let PoolUse {
+        pool,
+        family,
+        free,
+        longest_free,
+        ..
+    } = pool_use;
     let size = pool.block_size.get(*family)?;
     let block_width = 1u128 << (family.bits() - size.prefix_len()).min(127);
     let run = longest_free.map_or(0, |range| range.width() / block_width + 1);
@@ -30,7 +41,8 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
         "the {free} free {family} blocks of pool `{}` lie scattered: at most {run} of them in a row",
         pool.name
     );
-    let finding = finding(Severity::Info, "pool-fragmented", message).about(ObjectRef::pool(&pool.name));
+    let finding =
+        finding(Severity::Info, "pool-fragmented", message).about(ObjectRef::pool(&pool.name));
     let range = longest_free.map(|range| format!("the longest run: {range}"));
     let finding = finding.at(&pool.origin, "scattered").seen(range);
     Some(
@@ -41,7 +53,15 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
 }
 
 fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
-    let PoolUse { pool, family, total, used, reserved, free, .. } = pool_use;
+    let PoolUse {
+        pool,
+        family,
+        total,
+        used,
+        reserved,
+        free,
+        ..
+    } = pool_use;
     let usable = total.saturating_sub(*reserved);
     let percent = used.saturating_mul(100).checked_div(usable).unwrap_or(100);
     (percent >= NEARLY || *free == 0).then_some(())?;
@@ -55,11 +75,18 @@ fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
         ),
     };
     let [used, reserved, free, total] = [used, reserved, free, total].map(grouped_digits);
-    let finding = finding(Severity::Warning, "pool-nearly-exhausted", message).about(ObjectRef::pool(&pool.name));
+    let finding = finding(Severity::Warning, "pool-nearly-exhausted", message)
+        .about(ObjectRef::pool(&pool.name));
     let finding = finding
         .at(&pool.origin, format!("{percent} % used"))
-        .seen([format!("{used} used, {reserved} reserved, {free} free of {total}")]);
-    Some(finding.causes("nodes that join get no block of it").help("add a further range to `cidrs`, or a further pool"))
+        .seen([format!(
+            "{used} used, {reserved} reserved, {free} free of {total}"
+        )]);
+    Some(
+        finding
+            .causes("nodes that join get no block of it")
+            .help("add a further range to `cidrs`, or a further pool"),
+    )
 }
 
 /// Cilium's own cluster pool.
@@ -67,7 +94,10 @@ pub(super) fn of_cluster_pool(observed: &Observed) -> Vec<Finding> {
     if observed.cilium.mode() != ModeSeen::Known(IpamMode::ClusterPool) {
         return Vec::new();
     }
-    Family::BOTH.into_iter().filter_map(|family| of_cluster_pool_family(observed, family)).collect()
+    Family::BOTH
+        .into_iter()
+        .filter_map(|family| of_cluster_pool_family(observed, family))
+        .collect()
 }
 
 fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding> {
@@ -77,16 +107,28 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
     };
     let ranges = observed.cilium.cluster_pool(ranges)?;
     let size: u8 = observed.common_setting(size)?.value.parse().ok()?;
-    let blocks = |range: &Block| 1u128.checked_shl(u32::from(size.checked_sub(range.prefix_len())?));
-    let total = ranges.iter().filter_map(blocks).fold(0u128, u128::saturating_add);
+    let blocks =
+        |range: &Block| 1u128.checked_shl(u32::from(size.checked_sub(range.prefix_len())?));
+    let total = ranges
+        .iter()
+        .filter_map(blocks)
+        .fold(0u128, u128::saturating_add);
     let is_inside = |block: &&Block| ranges.iter().any(|range| range.contains(**block));
-    let used = observed.cilium_nodes.values().flat_map(|node| &node.pod_cidrs).filter(is_inside).count() as u128;
+    let used = observed
+        .cilium_nodes
+        .values()
+        .flat_map(|node| &node.pod_cidrs)
+        .filter(is_inside)
+        .count() as u128;
     (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;
     let [left, total, used] = [total.saturating_sub(used), total, used].map(grouped_digits);
     let message = format!("Cilium's cluster pool has {left} of {total} {family} blocks left");
     let finding = finding(Severity::Warning, "cluster-pool-nearly-exhausted", message);
     let finding = finding.seen([
-        format!("cilium-config: {} in blocks of /{size}", super::spaced(&ranges)),
+        format!(
+            "cilium-config: {} in blocks of /{size}",
+            super::spaced(&ranges)
+        ),
         format!("{used} nodes hold one"),
     ]);
     Some(

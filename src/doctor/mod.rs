@@ -1,7 +1,8 @@
-//! What is wrong with a running cluster: every source of a node's block held against the others, judged by what this Cilium reads and
-//! announces.
+//! What is wrong with a running cluster: every source of a node's block held against the others,
+//! judged by what this Cilium reads and announces.
 //!
-//! Reads what was observed, and the files where there are any. Never writes, and what could not be seen is never taken for absent.
+//! Reads what was observed, and the files where there are any. Never writes, and what could not be
+//! seen is never taken for absent.
 
 mod annotations;
 mod announcing;
@@ -27,7 +28,8 @@ pub use rib::{Path, Rib, RibError, Route, Usage};
 /// Names that a finding spells out; more are counted.
 const NAMED: usize = 10;
 
-/// All findings, the worst first. Without files, rules on files have nothing to say, and without what routers hold, those on routes.
+/// All findings, the worst first. Without files, rules on files have nothing to say, and without
+/// what routers hold, those on routes.
 pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
     let rules: [fn(&Observed) -> Vec<Finding>; 19] = [
         installation::no_cilium,
@@ -71,15 +73,27 @@ fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
 
 /// `node a` or `nodes a, b and 7 more`.
 fn named(names: &[&NodeName]) -> String {
-    let first: Vec<String> = names.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
+    let first: Vec<String> = names
+        .iter()
+        .take(NAMED)
+        .map(|name| format!("`{name}`"))
+        .collect();
     let noun = if names.len() == 1 { "node" } else { "nodes" };
     match names.len().saturating_sub(NAMED) {
         0 => format!("{noun} {}", first.join(", ")),
-        more => format!("{noun} {} and {} more", first.join(", "), grouped_digits(more)),
+        more => format!(
+            "{noun} {} and {} more",
+            first.join(", "),
+            grouped_digits(more)
+        ),
     }
 }
 
 /// `a b`, for blocks and ranges.
 fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" ")
+    items
+        .into_iter()
+        .map(|item| item.to_string())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -1,4 +1,5 @@
-//! Why a node has its block, who has an address, and which pool a Service may use: the whole way to the decision, not only its end.
+//! Why a node has its block, who has an address, and which pool a Service may use: the whole way to
+//! the decision, not only its end.
 //!
 //! Tells what was decided elsewhere, and decides nothing.
 
@@ -62,35 +63,66 @@ pub fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Explanation, UnknownSubject> {
-    let node = subject.parse::<NodeName>().ok().and_then(|name| observed.nodes.get(&name));
+    let node = subject
+        .parse::<NodeName>()
+        .ok()
+        .and_then(|name| observed.nodes.get(&name));
     if let Some(node) = node {
-        return Ok(Explanation::Node(node::explain(node, desired, observed, plan)));
+        return Ok(Explanation::Node(node::explain(
+            node, desired, observed, plan,
+        )));
     }
     if let Ok(address) = subject.parse::<Address>() {
-        return Ok(Explanation::Range(range::explain(subject, Range::from(address), desired, observed, plan)));
+        return Ok(Explanation::Range(range::explain(
+            subject,
+            Range::from(address),
+            desired,
+            observed,
+            plan,
+        )));
     }
     if let Ok(block) = Block::lenient(subject) {
-        return Ok(Explanation::Range(range::explain(subject, block.range(), desired, observed, plan)));
+        return Ok(Explanation::Range(range::explain(
+            subject,
+            block.range(),
+            desired,
+            observed,
+            plan,
+        )));
     }
-    let service = subject.split_once('/').map(|(namespace, name)| ServiceName::new(namespace, name));
+    let service = subject
+        .split_once('/')
+        .map(|(namespace, name)| ServiceName::new(namespace, name));
     if let Some(service) = service.and_then(|name| observed.services.get(&name)) {
         return Ok(Explanation::Service(service::explain(service, observed)));
     }
-    Err(UnknownSubject { subject: subject.escape_debug().to_string(), nearest: nearest(subject, observed) })
+    Err(UnknownSubject {
+        subject: subject.escape_debug().to_string(),
+        nearest: nearest(subject, observed),
+    })
 }
 
 /// What is near, in words that fit behind the message.
 fn nearest(subject: &str, observed: &Observed) -> String {
     const NEAR: f64 = 0.7;
-    let of_name = observed.services.keys().find(|service| service.name() == subject);
+    let of_name = observed
+        .services
+        .keys()
+        .find(|service| service.name() == subject);
     if let Some(service) = of_name {
-        return format!("; a Service is asked for as `{}`", service.to_string().escape_debug());
+        return format!(
+            "; a Service is asked for as `{}`",
+            service.to_string().escape_debug()
+        );
     }
     let nodes = observed.nodes.keys().map(ToString::to_string);
     let names = nodes.chain(observed.services.keys().map(ToString::to_string));
     let scored = names.map(|name| (strsim::jaro_winkler(&subject.to_lowercase(), &name), name));
-    let best = scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| format!("; did you mean `{}`?", name.escape_debug())).unwrap_or_default()
+    let best = scored
+        .filter(|(score, _)| *score >= NEAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, name)| format!("; did you mean `{}`?", name.escape_debug()))
+        .unwrap_or_default()
 }
 
 /// Every requirement of a selector, held against labels.

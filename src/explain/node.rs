@@ -1,4 +1,5 @@
-//! A node: what it holds, every pool that was considered, what decided, and which blocks were skipped.
+//! A node: what it holds, every pool that was considered, what decided, and which blocks were
+//! skipped.
 
 use serde::Serialize;
 
@@ -66,7 +67,12 @@ pub struct Skipped {
     pub why: &'static str,
 }
 
-pub(super) fn explain(node: &Node, desired: &Desired, observed: &Observed, plan: &Plan) -> NodeExplanation {
+pub(super) fn explain(
+    node: &Node,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> NodeExplanation {
     let change = node_changes(&plan.changes).find(|change| change.node == node.name);
     let mut ranked: Vec<&Pool> = desired.pools.values().collect();
     ranked.sort_by(|a, b| Pool::best_first(a, b));
@@ -78,8 +84,13 @@ pub(super) fn explain(node: &Node, desired: &Desired, observed: &Observed, plan:
         holds: shown(node, desired, observed),
         decided_by: decided_by(node, desired, &ranked, change),
         outcome: outcome(node, observed, plan, change),
-        skipped: change.map(|change| skipped(change, desired, observed, plan)).unwrap_or_default(),
-        pools: ranked.into_iter().map(|pool| considered(pool, node, chosen, change)).collect(),
+        skipped: change
+            .map(|change| skipped(change, desired, observed, plan))
+            .unwrap_or_default(),
+        pools: ranked
+            .into_iter()
+            .map(|pool| considered(pool, node, chosen, change))
+            .collect(),
     }
 }
 
@@ -90,30 +101,52 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
         (HoldingField::Annotation, &node.annotation),
         (HoldingField::OldAnnotation, &node.old_annotation),
     ];
-    let of_node = fields.into_iter().flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)));
+    let of_node = fields
+        .into_iter()
+        .flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)));
     let read = observed.read_from_node(node);
-    let of_node = of_node.map(|(field, block)| match (observed.knows_homes(), read.contains(&block)) {
-        (false, _) => (field, block, "not known whether its agent takes it"),
-        (true, true) => (field, block, "its agent takes it when it starts"),
-        (true, false) => (field, block, "its agent does not take it"),
-    });
+    let of_node =
+        of_node.map(
+            |(field, block)| match (observed.knows_homes(), read.contains(&block)) {
+                (false, _) => (field, block, "not known whether its agent takes it"),
+                (true, true) => (field, block, "its agent takes it when it starts"),
+                (true, false) => (field, block, "its agent does not take it"),
+            },
+        );
     let lives = observed.lives_in(&node.name);
     let cilium_node = observed.cilium_nodes.get(&node.name);
     let published = cilium_node.into_iter().flat_map(|node| &node.pod_cidrs);
     let published = published.map(|block| (HoldingField::CiliumNode, *block));
-    let allocated = cilium_node.into_iter().flat_map(|node| &node.allocated).flat_map(|(_, blocks)| blocks);
+    let allocated = cilium_node
+        .into_iter()
+        .flat_map(|node| &node.allocated)
+        .flat_map(|(_, blocks)| blocks);
     let allocated = allocated.map(|block| (HoldingField::Allocated, *block));
-    let of_cilium_node = published.chain(allocated).map(|(field, block)| match lives.contains(&block) {
-        true => (field, block, "its Pods live here"),
-        false => (field, block, "not known whether its Pods live here"),
-    });
-    let set = Family::BOTH.into_iter().filter_map(|family| observed.set_range(node, family));
+    let of_cilium_node =
+        published
+            .chain(allocated)
+            .map(|(field, block)| match lives.contains(&block) {
+                true => (field, block, "its Pods live here"),
+                false => (field, block, "not known whether its Pods live here"),
+            });
+    let set = Family::BOTH
+        .into_iter()
+        .filter_map(|family| observed.set_range(node, family));
     let set = set.map(|block| match read.contains(&block) {
-        true => (HoldingField::Setting, block, "its agent takes it when it starts"),
+        true => (
+            HoldingField::Setting,
+            block,
+            "its agent takes it when it starts",
+        ),
         false => (HoldingField::Setting, block, "its agent does not take it"),
     });
-    let pool =
-        |block: Block| desired.pools.values().find(|pool| pool.contains(block)).map(|pool| pool.name.to_string());
+    let pool = |block: Block| {
+        desired
+            .pools
+            .values()
+            .find(|pool| pool.contains(block))
+            .map(|pool| pool.name.to_string())
+    };
     let held = |(field, block, meaning): (HoldingField, Block, &'static str)| HeldBlock {
         block: block.to_string(),
         field: field.to_string(),
@@ -123,9 +156,16 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
     of_node.chain(set).chain(of_cilium_node).map(held).collect()
 }
 
-fn considered(pool: &Pool, node: &Node, chosen: Option<&PoolName>, change: Option<&NodeChange>) -> ConsideredPool {
+fn considered(
+    pool: &Pool,
+    node: &Node,
+    chosen: Option<&PoolName>,
+    change: Option<&NodeChange>,
+) -> ConsideredPool {
     let passed_over = match change.map(|change| &change.reason) {
-        Some(Reason::LowestFree { passed_over }) => passed_over.iter().find(|passed| passed.pool == pool.name),
+        Some(Reason::LowestFree { passed_over }) => {
+            passed_over.iter().find(|passed| passed.pool == pool.name)
+        }
         _ => None,
     };
     let verdict = if chosen == Some(&pool.name) {
@@ -150,29 +190,47 @@ fn considered(pool: &Pool, node: &Node, chosen: Option<&PoolName>, change: Optio
     }
 }
 
-fn decided_by(node: &Node, desired: &Desired, ranked: &[&Pool], change: Option<&NodeChange>) -> String {
+fn decided_by(
+    node: &Node,
+    desired: &Desired,
+    ranked: &[&Pool],
+    change: Option<&NodeChange>,
+) -> String {
     if let Some(pin) = desired.pins.get(&node.name) {
-        return format!("the NodeAssignment at {}: a pin outweighs every pool", pin.origin);
+        return format!(
+            "the NodeAssignment at {}: a pin outweighs every pool",
+            pin.origin
+        );
     }
     match change.map(|change| &change.reason) {
-        Some(Reason::HeldElsewhere { field }) => return format!("it holds its block already, in {field}"),
+        Some(Reason::HeldElsewhere { field }) => {
+            return format!("it holds its block already, in {field}");
+        }
         None if !node.shown.is_empty() => return "nothing: what a node holds stays".to_owned(),
         _ => {}
     }
-    let matching: Vec<&&Pool> = ranked.iter().filter(|pool| pool.selector.matches(&node.labels)).collect();
+    let matching: Vec<&&Pool> = ranked
+        .iter()
+        .filter(|pool| pool.selector.matches(&node.labels))
+        .collect();
     match matching[..] {
         [] => "nothing: no pool selects it".to_owned(),
         [only] => format!("only pool `{}` selects it", only.name),
         [first, second, ..] if first.priority != second.priority => {
-            format!("priority: {} of `{}` before {} of `{}`", first.priority, first.name, second.priority, second.name)
+            format!(
+                "priority: {} of `{}` before {} of `{}`",
+                first.priority, first.name, second.priority, second.name
+            )
         }
-        [first, second, ..] if first.selector.specificity() != second.selector.specificity() => format!(
-            "number of requirements: {} of `{}` before {} of `{}`",
-            first.selector.specificity(),
-            first.name,
-            second.selector.specificity(),
-            second.name
-        ),
+        [first, second, ..] if first.selector.specificity() != second.selector.specificity() => {
+            format!(
+                "number of requirements: {} of `{}` before {} of `{}`",
+                first.selector.specificity(),
+                first.name,
+                second.selector.specificity(),
+                second.name
+            )
+        }
         [first, second, ..] => format!("the name alone: `{}` before `{}`", first.name, second.name),
     }
 }
@@ -184,7 +242,11 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
     }
     let target = Target::Node(node.name.clone());
     match plan.blocked.iter().find(|blocked| blocked.target == target) {
-        Some(blocked) => format!("must wait: {}; {}", blocked.reason, blocked.reason.unblock()),
+        Some(blocked) => format!(
+            "must wait: {}; {}",
+            blocked.reason,
+            blocked.reason.unblock()
+        ),
         None if observed.is_multi_pool() => {
             let now = observed.default_pool(node);
             format!(
@@ -192,9 +254,16 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
                 now.escape_debug()
             )
         }
-        None => match plan.misplaced.iter().find(|misplaced| misplaced.node == node.name) {
+        None => match plan
+            .misplaced
+            .iter()
+            .find(|misplaced| misplaced.node == node.name)
+        {
             Some(Misplaced { block, reason, .. }) => {
-                format!("stays as it is, though misplaced: {block}: {reason}; {}", reason.help())
+                format!(
+                    "stays as it is, though misplaced: {block}: {reason}; {}",
+                    reason.help()
+                )
             }
             None => "stays as it is".to_owned(),
         },
@@ -202,31 +271,80 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
 }
 
 /// Of the range that gave the block, what lies below it.
-fn skipped(change: &NodeChange, desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<Skipped> {
+fn skipped(
+    change: &NodeChange,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> Vec<Skipped> {
     let gives = |block: &&Block| !change.before.contains(block);
-    let Some(block) = change.after.iter().find(gives) else { return Vec::new() };
-    let Some(pool) = change.pool.as_ref().and_then(|name| desired.pools.get(name)) else { return Vec::new() };
-    let Some(range) = pool.ranges.iter().map(|range| range.block).find(|range| range.contains(*block)) else {
+    let Some(block) = change.after.iter().find(gives) else {
         return Vec::new();
     };
-    let others = observed.shown_blocks().filter(|(name, _)| **name != change.node);
-    let planned =
-        desired.pins.values().filter(|pin| pin.node != change.node).flat_map(|pin| pin.blocks.iter().copied());
+    let Some(pool) = change
+        .pool
+        .as_ref()
+        .and_then(|name| desired.pools.get(name))
+    else {
+        return Vec::new();
+    };
+    let Some(range) = pool
+        .ranges
+        .iter()
+        .map(|range| range.block)
+        .find(|range| range.contains(*block))
+    else {
+        return Vec::new();
+    };
+    let others = observed
+        .shown_blocks()
+        .filter(|(name, _)| **name != change.node);
+    let planned = desired
+        .pins
+        .values()
+        .filter(|pin| pin.node != change.node)
+        .flat_map(|pin| pin.blocks.iter().copied());
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let given = node_changes(&plan.changes).filter(|other| other.node != change.node).flat_map(|other| &other.after);
+    let given = node_changes(&plan.changes)
+        .filter(|other| other.node != change.node)
+        .flat_map(|other| &other.after);
     let reasons: [(&'static str, Vec<Range>); 6] = [
-        ("held by other nodes", others.map(|(_, block)| block.range()).collect()),
-        ("given to other nodes in the same plan", given.map(|block| block.range()).collect()),
+        (
+            "held by other nodes",
+            others.map(|(_, block)| block.range()).collect(),
+        ),
+        (
+            "given to other nodes in the same plan",
+            given.map(|block| block.range()).collect(),
+        ),
         ("pinned to other nodes", planned.map(Block::range).collect()),
         ("reserved in the pool", pool.reserved.clone()),
-        ("claimed, or resting after another node", claims.ranges().collect()),
-        ("used by something else, or excluded by the Policy", foreign_ranges(desired, observed)),
+        (
+            "claimed, or resting after another node",
+            claims.ranges().collect(),
+        ),
+        (
+            "used by something else, or excluded by the Policy",
+            foreign_ranges(desired, observed),
+        ),
     ];
-    let Some(below) = range.range().before(&block.range()) else { return Vec::new() };
+    let Some(below) = range.range().before(&block.range()) else {
+        return Vec::new();
+    };
     let count = |(why, ranges): (&'static str, Vec<Range>)| {
         let mut slots = Slots::new(range, block.size())?;
-        ranges.iter().filter_map(|taken| below.intersection(taken)).for_each(|taken| slots.take(&taken));
-        Some(Skipped { why, blocks: slots.taken() })
+        ranges
+            .iter()
+            .filter_map(|taken| below.intersection(taken))
+            .for_each(|taken| slots.take(&taken));
+        Some(Skipped {
+            why,
+            blocks: slots.taken(),
+        })
     };
-    reasons.into_iter().filter_map(count).filter(|skipped| skipped.blocks > 0).collect()
+    reasons
+        .into_iter()
+        .filter_map(count)
+        .filter(|skipped| skipped.blocks > 0)
+        .collect()
 }

@@ -72,12 +72,19 @@ pub(super) fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> RangeExplanation {
-    let mut asking = Asking { range, uses: Vec::new() };
+    let mut asking = Asking {
+        range,
+        uses: Vec::new(),
+    };
     asking.nodes(observed);
     asking.cluster(observed);
     asking.files(desired, observed);
     for change in node_changes(&plan.changes) {
-        for block in change.after.iter().filter(|block| !change.before.contains(block)) {
+        for block in change
+            .after
+            .iter()
+            .filter(|block| !change.before.contains(block))
+        {
             asking.add(
                 block.range(),
                 format!("Node/{}", change.node),
@@ -86,7 +93,11 @@ pub(super) fn explain(
             );
         }
     }
-    RangeExplanation { format_version: FORMAT_VERSION, subject: subject.to_owned(), uses: asking.uses }
+    RangeExplanation {
+        format_version: FORMAT_VERSION,
+        subject: subject.to_owned(),
+        uses: asking.uses,
+    }
 }
 
 impl Asking {
@@ -100,7 +111,13 @@ impl Asking {
             (false, true) => Relation::Within,
             (false, false) => Relation::Overlaps,
         };
-        self.uses.push(Use { object, field: field.to_string(), range: range.to_string(), relation, meaning });
+        self.uses.push(Use {
+            object,
+            field: field.to_string(),
+            range: range.to_string(),
+            relation,
+            meaning,
+        });
     }
 
     fn nodes(&mut self, observed: &Observed) {
@@ -121,14 +138,21 @@ impl Asking {
                     (true, true) => "Pods of this node live here",
                     (true, false) => "not used by this IPAM mode",
                 };
-                self.add(block.range(), format!("CiliumNode/{}", node.name), field, meaning);
+                self.add(
+                    block.range(),
+                    format!("CiliumNode/{}", node.name),
+                    field,
+                    meaning,
+                );
             }
         }
     }
 
     fn node(&mut self, node: &Node, observed: &Observed) {
         let object = || format!("Node/{}", node.name);
-        let announced = observed.announces(node).filter(|what| what.field == HoldingField::NodeSpec);
+        let announced = observed
+            .announces(node)
+            .filter(|what| what.field == HoldingField::NodeSpec);
         let fields = [
             (HoldingField::NodeSpec, &node.spec),
             (HoldingField::Annotation, &node.annotation),
@@ -137,9 +161,9 @@ impl Asking {
         for (field, blocks) in fields {
             for block in blocks.iter() {
                 let is_read = observed.read_from_node(node).contains(block);
-                let is_announced = announced
-                    .as_ref()
-                    .is_some_and(|what| field == HoldingField::NodeSpec && what.blocks.contains(block));
+                let is_announced = announced.as_ref().is_some_and(|what| {
+                    field == HoldingField::NodeSpec && what.blocks.contains(block)
+                });
                 let meaning = match (is_read, is_announced) {
                     _ if !observed.knows_homes() => "not known whether its agent takes it",
                     (true, true) => "its agent takes it, and announces it",
@@ -151,13 +175,23 @@ impl Asking {
             }
         }
         for address in &node.addresses {
-            self.add(Range::from(*address), object(), "status.addresses", "an address of the machine");
+            self.add(
+                Range::from(*address),
+                object(),
+                "status.addresses",
+                "an address of the machine",
+            );
         }
     }
 
     fn cluster(&mut self, observed: &Observed) {
         for range in &observed.service_ranges {
-            self.add(*range, "ServiceCIDR".to_owned(), "spec.cidrs", "addresses of Services");
+            self.add(
+                *range,
+                "ServiceCIDR".to_owned(),
+                "spec.cidrs",
+                "addresses of Services",
+            );
         }
         for (name, range) in observed.load_balancer_ranges() {
             self.add(

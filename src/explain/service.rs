@@ -1,4 +1,5 @@
-//! A Service of type LoadBalancer: every pool that was considered, what it has, and what becomes of it.
+//! A Service of type LoadBalancer: every pool that was considered, what it has, and what becomes of
+//! it.
 
 use serde::Serialize;
 
@@ -42,29 +43,70 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
     let pools = observed.address_pools_as_read(&rules);
     let losers = conflicts(&pools, OperatorState::Running(&pools));
     let considered = |pool: &AddressPool| {
-        let verdict = match (pool.selects(&service.labels), losers.get(pool.name.as_str()), pool.state) {
+        let verdict = match (
+            pool.selects(&service.labels),
+            losers.get(pool.name.as_str()),
+            pool.state,
+        ) {
             (false, ..) => "does not select it".to_owned(),
             (true, Some(conflict), _) => {
-                format!("selects it, but overlaps `{}`, and one of the two is out of use", conflict.with.escape_debug())
+                format!(
+                    "selects it, but overlaps `{}`, and one of the two is out of use",
+                    conflict.with.escape_debug()
+                )
             }
             (true, None, ServingState::Disabled) => "selects it, and is disabled".to_owned(),
             (true, None, ServingState::Enabled) => "selects it".to_owned(),
         };
-        let results = pool.selector.as_ref().map(|selector| requirements(selector, &service.labels));
-        ConsideredAddressPool { pool: pool.name.clone(), requirements: results.unwrap_or_default(), verdict }
+        let results = pool
+            .selector
+            .as_ref()
+            .map(|selector| requirements(selector, &service.labels));
+        ConsideredAddressPool {
+            pool: pool.name.clone(),
+            requirements: results.unwrap_or_default(),
+            verdict,
+        }
     };
     let covering = |address: &std::net::IpAddr| {
         let range = Range::from(*address);
-        let covers = |pool: &&AddressPool| pool.ranges.iter().any(|covering| covering.range.contains(&range));
-        let names: Vec<String> =
-            pools.iter().filter(covers).map(|pool| format!("`{}`", pool.name.escape_debug())).collect();
-        if names.is_empty() { format!("{address}, of no pool") } else { format!("{address} of {}", names.join(" or ")) }
+        let covers = |pool: &&AddressPool| {
+            pool.ranges
+                .iter()
+                .any(|covering| covering.range.contains(&range))
+        };
+        let names: Vec<String> = pools
+            .iter()
+            .filter(covers)
+            .map(|pool| format!("`{}`", pool.name.escape_debug()))
+            .collect();
+        if names.is_empty() {
+            format!("{address}, of no pool")
+        } else {
+            format!("{address} of {}", names.join(" or "))
+        }
     };
-    let settled = settle(&pools, observed.services.values(), &rules, OperatorState::Running(&pools));
+    let settled = settle(
+        &pools,
+        observed.services.values(),
+        &rules,
+        OperatorState::Running(&pools),
+    );
     let outlook = settled.outlooks.get(&service.name).map(|outlook| {
-        let loses = outlook.loses.iter().map(|(address, why)| format!("loses {address}: {why}"));
+        let loses = outlook
+            .loses
+            .iter()
+            .map(|(address, why)| format!("loses {address}: {why}"));
         let gains = outlook.gains.iter().map(ToString::to_string);
-        loses.chain(gains).chain(outlook.pending.iter().map(|pending| format!("waits: {}", pending.reason()))).collect()
+        loses
+            .chain(gains)
+            .chain(
+                outlook
+                    .pending
+                    .iter()
+                    .map(|pending| format!("waits: {}", pending.reason())),
+            )
+            .collect()
     });
     ServiceExplanation {
         format_version: FORMAT_VERSION,
@@ -73,6 +115,8 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
         addresses: service.ingress.iter().map(covering).collect(),
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
-        outlook: outlook.unwrap_or_else(|| vec!["not for LB-IPAM: its class is for another controller".to_owned()]),
+        outlook: outlook.unwrap_or_else(|| {
+            vec!["not for LB-IPAM: its class is for another controller".to_owned()]
+        }),
     }
 }

@@ -33,9 +33,9 @@ impl Places<'_> {
     fn at(&self, place: Place) -> io::Result<&Namespace> {
         match place {
             Place::Node => Ok(self.node),
-            Place::Pod => {
-                self.pod.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the Pod's namespace is gone"))
-            }
+            Place::Pod => self.pod.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::NotFound, "the Pod's namespace is gone")
+            }),
         }
     }
 
@@ -44,27 +44,41 @@ impl Places<'_> {
         match step {
             Step::Change(place, index, change) => {
                 let to = change.to.map(|to| self.at(to)).transpose()?;
-                self.at(*place)?.netlink.change(set_link(*index, change, to), 0)
+                self.at(*place)?
+                    .netlink
+                    .change(set_link(*index, change, to), 0)
             }
             Step::Name(place, index, name) => {
                 let flags = NLM_F_CREATE | NLM_F_EXCL;
-                self.at(*place)?.netlink.change(other_name(NEW_OTHER_NAME, *index, name), flags)
+                self.at(*place)?
+                    .netlink
+                    .change(other_name(NEW_OTHER_NAME, *index, name), flags)
             }
-            Step::Unname(place, index, name) => {
-                self.at(*place)?.netlink.change(other_name(DELETE_OTHER_NAME, *index, name), 0)
-            }
+            Step::Unname(place, index, name) => self
+                .at(*place)?
+                .netlink
+                .change(other_name(DELETE_OTHER_NAME, *index, name), 0),
             Step::Address(place, index, address) => {
-                let done = self.at(*place)?.netlink.change(new_address(*index, address), NLM_F_CREATE | NLM_F_EXCL);
+                let done = self
+                    .at(*place)?
+                    .netlink
+                    .change(new_address(*index, address), NLM_F_CREATE | NLM_F_EXCL);
                 done.or_else(if_there)
             }
             Step::Route(place, index, route) => {
                 let netlink = &self.at(*place)?.netlink;
                 let done = netlink.change(new_route(*index, route), NLM_F_CREATE | NLM_F_EXCL);
                 // There may be one through another link, which is not this one.
-                let is_this = |other: &NodeRoute| (other.destination, other.table) == (route.destination, route.table);
+                let is_this = |other: &NodeRoute| {
+                    (other.destination, other.table) == (route.destination, route.table)
+                };
                 match done {
                     Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                        if look::routes(netlink, *index)?.iter().any(is_this) { Ok(()) } else { Err(why) }
+                        if look::routes(netlink, *index)?.iter().any(is_this) {
+                            Ok(())
+                        } else {
+                            Err(why)
+                        }
                     }
                     done => done,
                 }
@@ -74,17 +88,33 @@ impl Places<'_> {
 }
 
 fn if_there(why: io::Error) -> io::Result<()> {
-    if why.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(why) }
+    if why.kind() == io::ErrorKind::AlreadyExists {
+        Ok(())
+    } else {
+        Err(why)
+    }
 }
 
 fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {
-    let Change { to: _, name, mac, mtu, alias, state, modes } = change;
+    let Change {
+        to: _,
+        name,
+        mac,
+        mtu,
+        alias,
+        state,
+        modes,
+    } = change;
     let (up, changed) = match state {
         Some(State::Up) => (IFF_UP, IFF_UP),
         Some(State::Down) => (0, IFF_UP),
         None => (0, 0),
     };
-    let fixed = of_link(index, up | modes.unwrap_or_default(), changed | modes.map_or(0, |_| MODES));
+    let fixed = of_link(
+        index,
+        up | modes.unwrap_or_default(),
+        changed | modes.map_or(0, |_| MODES),
+    );
     let mut attributes = Vec::new();
     let mut put = |number: u16, value: Vec<u8>| attributes.push(DefaultNla::new(number, value));
     if let Some(to) = to {
@@ -119,7 +149,11 @@ fn other_name(kind: u16, index: u32, name: &str) -> Message {
     let name = DefaultNla::new(53, zero_at_end(name));
     let mut list = vec![0; name.buffer_len()];
     name.emit(&mut list);
-    Message::new(kind, &of_link(index, 0, 0), &[DefaultNla::new(52 | NESTED, list)])
+    Message::new(
+        kind,
+        &of_link(index, 0, 0),
+        &[DefaultNla::new(52 | NESTED, list)],
+    )
 }
 
 fn zero_at_end(text: &str) -> Vec<u8> {
@@ -129,9 +163,22 @@ fn zero_at_end(text: &str) -> Vec<u8> {
 }
 
 fn new_address(index: u32, address: &NodeAddress) -> Message {
-    let NodeAddress { address: net, peer, broadcast, scope, flags, label, metric } = address;
+    let NodeAddress {
+        address: net,
+        peer,
+        broadcast,
+        scope,
+        flags,
+        label,
+        metric,
+    } = address;
     let flags = flags & CHOSEN_OF_ADDRESS;
-    let mut fixed = vec![family(net), net.prefix_len(), flags.to_le_bytes()[0], *scope];
+    let mut fixed = vec![
+        family(net),
+        net.prefix_len(),
+        flags.to_le_bytes()[0],
+        *scope,
+    ];
     fixed.extend(index.to_ne_bytes());
     let mut attributes = vec![
         DefaultNla::new(2, bytes(net.addr())),
@@ -139,15 +186,39 @@ fn new_address(index: u32, address: &NodeAddress) -> Message {
         DefaultNla::new(8, flags.to_ne_bytes().to_vec()),
     ];
     attributes.extend(broadcast.map(|broadcast| DefaultNla::new(4, broadcast.octets().to_vec())));
-    attributes.extend(label.as_deref().map(|label| DefaultNla::new(3, zero_at_end(label))));
+    attributes.extend(
+        label
+            .as_deref()
+            .map(|label| DefaultNla::new(3, zero_at_end(label))),
+    );
     attributes.extend(metric.map(|metric| DefaultNla::new(9, metric.to_ne_bytes().to_vec())));
     Message::new(NEW_ADDRESS, &fixed, &attributes)
 }
 
 fn new_route(index: u32, route: &NodeRoute) -> Message {
-    let NodeRoute { destination, gateway, source, table, protocol, scope, kind, flags, metric, mtu, unknown: _ } =
-        route;
-    let mut fixed = vec![family(destination), destination.prefix_len(), 0, 0, 0, *protocol, *scope, *kind];
+    let NodeRoute {
+        destination,
+        gateway,
+        source,
+        table,
+        protocol,
+        scope,
+        kind,
+        flags,
+        metric,
+        mtu,
+        unknown: _,
+    } = route;
+    let mut fixed = vec![
+        family(destination),
+        destination.prefix_len(),
+        0,
+        0,
+        0,
+        *protocol,
+        *scope,
+        *kind,
+    ];
     fixed.extend(flags.to_ne_bytes());
     let mut attributes = Vec::new();
     let mut put = |number: u16, value: Vec<u8>| attributes.push(DefaultNla::new(number, value));

@@ -1,5 +1,6 @@
-//! What the kernel tells of links, addresses and routes (`include/uapi/linux/if_link.h`, `if_addr.h` and `rtnetlink.h` of Linux). What is not known
-//! here is passed over, so that a new kind of link keeps nobody from taking another one.
+//! What the kernel tells of links, addresses and routes (`include/uapi/linux/if_link.h`,
+//! `if_addr.h` and `rtnetlink.h` of Linux). What is not known here is passed over, so that a new
+//! kind of link keeps nobody from taking another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -46,11 +47,19 @@ pub(super) fn links(netlink: &Netlink) -> io::Result<Vec<Link>> {
 
 fn link(message: &Message) -> io::Result<Link> {
     let (fixed, attributes) = message.parts(LINK)?;
-    let get = |number: u16| attributes.iter().find(|(kind, _)| *kind == number).map(|(_, value)| *value);
+    let get = |number: u16| {
+        attributes
+            .iter()
+            .find(|(kind, _)| *kind == number)
+            .map(|(_, value)| *value)
+    };
     let (index, flags) = (number(&fixed[4..8])?, number(&fixed[8..12])?);
     let name = text(get(3)).ok_or_else(|| nonsense(&"a link without a name"))?;
     let info = self::attributes(get(18).unwrap_or_default())?;
-    let kind_name = info.iter().find(|(kind, _)| *kind == 1).and_then(|(_, value)| text(Some(value)));
+    let kind_name = info
+        .iter()
+        .find(|(kind, _)| *kind == 1)
+        .and_then(|(_, value)| text(Some(value)));
     let device = match (text(get(57)), text(get(56))) {
         (Some(bus), Some(device)) => sysfs::device(&bus, &device),
         // Before Linux 5.14; its sysfs would tell of the node's links alone.
@@ -62,7 +71,9 @@ fn link(message: &Message) -> io::Result<Link> {
         (Some("tun"), _) => Kind::Tap,
         (Some(other), _) => Kind::Other(other.to_owned()),
         (None, Some(_)) => Kind::Physical,
-        (None, None) => Kind::Other("link whose device the kernel does not name (Linux 5.14 does)".to_owned()),
+        (None, None) => {
+            Kind::Other("link whose device the kernel does not name (Linux 5.14 does)".to_owned())
+        }
     };
     let is_from_elsewhere = get(37).is_some();
     let below = optional_number(get(5))?.filter(|_| !is_from_elsewhere);
@@ -78,7 +89,11 @@ fn link(message: &Message) -> io::Result<Link> {
         driver: device.as_deref().and_then(sysfs::driver).or(kind_name),
         device: device.as_deref().and_then(sysfs::identity),
         kind,
-        state: if flags & IFF_UP == 0 { State::Down } else { State::Up },
+        state: if flags & IFF_UP == 0 {
+            State::Down
+        } else {
+            State::Up
+        },
         modes: flags & MODES,
         master: optional_number(get(10))?,
         below,
@@ -89,7 +104,11 @@ fn link(message: &Message) -> io::Result<Link> {
 
 fn other_names(list: &[u8]) -> io::Result<BTreeSet<String>> {
     let names = attributes(list)?;
-    Ok(names.into_iter().filter(|(kind, _)| *kind == 53).filter_map(|(_, value)| text(Some(value))).collect())
+    Ok(names
+        .into_iter()
+        .filter(|(kind, _)| *kind == 53)
+        .filter_map(|(_, value)| text(Some(value)))
+        .collect())
 }
 
 fn addresses(netlink: &Netlink) -> io::Result<BTreeMap<u32, Vec<NodeAddress>>> {
@@ -106,11 +125,20 @@ fn addresses(netlink: &Netlink) -> io::Result<BTreeMap<u32, Vec<NodeAddress>>> {
 
 fn address(message: &Message) -> io::Result<Option<(u32, NodeAddress)>> {
     let (fixed, attributes) = message.parts(ADDRESS)?;
-    let get = |number: u16| attributes.iter().find(|(kind, _)| *kind == number).map(|(_, value)| *value);
+    let get = |number: u16| {
+        attributes
+            .iter()
+            .find(|(kind, _)| *kind == number)
+            .map(|(_, value)| *value)
+    };
     // Of a pair of addresses, the first is the other end's.
     let (first, local) = (get(1).and_then(ip), get(2).and_then(ip));
-    let Some(own) = local.or(first) else { return Ok(None) };
-    let Ok(net) = IpNet::new(own, fixed[1]) else { return Ok(None) };
+    let Some(own) = local.or(first) else {
+        return Ok(None);
+    };
+    let Ok(net) = IpNet::new(own, fixed[1]) else {
+        return Ok(None);
+    };
     let address = NodeAddress {
         address: net,
         peer: first.filter(|first| *first != own),
@@ -133,7 +161,11 @@ pub(super) fn routes(netlink: &Netlink, index: u32) -> io::Result<Vec<NodeRoute>
         let mut fixed = [0; ROUTE];
         fixed[0] = family;
         // Older kernels take no notice of the link.
-        let message = Message::new(GET_ROUTE, &fixed, &[DefaultNla::new(4, index.to_ne_bytes().to_vec())]);
+        let message = Message::new(
+            GET_ROUTE,
+            &fixed,
+            &[DefaultNla::new(4, index.to_ne_bytes().to_vec())],
+        );
         for message in netlink.list(&message)? {
             if message.kind == NEW_ROUTE
                 && let Some(route) = route(&message, index)?
@@ -152,18 +184,38 @@ const SETTABLE: u32 = 4;
 
 fn route(message: &Message, index: u32) -> io::Result<Option<NodeRoute>> {
     let (fixed, attributes) = message.parts(ROUTE)?;
-    let get = |number: u16| attributes.iter().find(|(kind, _)| *kind == number).map(|(_, value)| *value);
+    let get = |number: u16| {
+        attributes
+            .iter()
+            .find(|(kind, _)| *kind == number)
+            .map(|(_, value)| *value)
+    };
     let flags = number(&fixed[8..12])?;
-    let is_through_it = optional_number(get(4))? == Some(index) || is_one_way(get(9).unwrap_or_default(), index);
+    let is_through_it =
+        optional_number(get(4))? == Some(index) || is_one_way(get(9).unwrap_or_default(), index);
     if !is_through_it || flags & CLONED != 0 {
         return Ok(None);
     }
-    let all = if fixed[0] == 2 { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED) };
-    let Ok(destination) = IpNet::new(get(1).and_then(ip).unwrap_or(all), fixed[1]) else { return Ok(None) };
+    let all = if fixed[0] == 2 {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)
+    };
+    let Ok(destination) = IpNet::new(get(1).and_then(ip).unwrap_or(all), fixed[1]) else {
+        return Ok(None);
+    };
     let metrics = self::attributes(get(8).unwrap_or_default())?;
-    let mut unknown: Vec<u16> =
-        attributes.iter().map(|(kind, _)| *kind).filter(|kind| !ROUTE_KNOWN.contains(kind)).collect();
-    unknown.extend(metrics.iter().filter(|(kind, value)| *kind != 2 && value.iter().any(|byte| *byte != 0)).map(|_| 8));
+    let mut unknown: Vec<u16> = attributes
+        .iter()
+        .map(|(kind, _)| *kind)
+        .filter(|kind| !ROUTE_KNOWN.contains(kind))
+        .collect();
+    unknown.extend(
+        metrics
+            .iter()
+            .filter(|(kind, value)| *kind != 2 && value.iter().any(|byte| *byte != 0))
+            .map(|_| 8),
+    );
     // A route of one kind of packets only, or of one source, is more than is understood here.
     unknown.extend((fixed[2] != 0 || fixed[3] != 0).then_some(2));
     Ok(Some(NodeRoute {
@@ -176,12 +228,17 @@ fn route(message: &Message, index: u32) -> io::Result<Option<NodeRoute>> {
         kind: fixed[7],
         flags: flags & SETTABLE,
         metric: optional_number(get(6))?,
-        mtu: metrics.iter().find(|(kind, _)| *kind == 2).map(|(_, value)| number(value)).transpose()?,
+        mtu: metrics
+            .iter()
+            .find(|(kind, _)| *kind == 2)
+            .map(|(_, value)| number(value))
+            .transpose()?,
         unknown,
     }))
 }
 
-/// Destination, link, gateway, metric, source, metrics, table; and what the kernel tells of a route that it keeps, and a router's preference.
+/// Destination, link, gateway, metric, source, metrics, table; and what the kernel tells of a route
+/// that it keeps, and a router's preference.
 const ROUTE_KNOWN: [u16; 9] = [1, 4, 5, 6, 7, 8, 12, 15, 20];
 
 /// Whether one of several ways (`rtnexthop`) goes through the link.
@@ -191,14 +248,19 @@ fn is_one_way(ways: &[u8], index: u32) -> bool {
         if number(&way[4..8]).is_ok_and(|through| through == index) {
             return true;
         }
-        let length = usize::from(u16::from_ne_bytes([way[0], way[1]])).next_multiple_of(4).max(8);
+        let length = usize::from(u16::from_ne_bytes([way[0], way[1]]))
+            .next_multiple_of(4)
+            .max(8);
         rest = rest.get(length..).unwrap_or_default();
     }
     false
 }
 
 fn number(bytes: &[u8]) -> io::Result<u32> {
-    bytes.try_into().map(u32::from_ne_bytes).map_err(|_| nonsense(&"a number of another length"))
+    bytes
+        .try_into()
+        .map(u32::from_ne_bytes)
+        .map_err(|_| nonsense(&"a number of another length"))
 }
 
 fn optional_number(bytes: Option<&[u8]>) -> io::Result<Option<u32>> {
@@ -212,7 +274,11 @@ fn text(bytes: Option<&[u8]>) -> Option<String> {
 }
 
 fn mac(bytes: &[u8]) -> Option<Mac> {
-    bytes.try_into().ok().filter(|bytes| *bytes != [0; 6]).map(Mac)
+    bytes
+        .try_into()
+        .ok()
+        .filter(|bytes| *bytes != [0; 6])
+        .map(Mac)
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {

@@ -1,5 +1,6 @@
-//! The plugin `cni-vm-nic`: environment and standard input in, one JSON object out; and in between links, namespaces and records. What is done is
-//! decided in `nic`; files, logins and HTTP are those of `plugin`.
+//! The plugin `cni-vm-nic`: environment and standard input in, one JSON object out; and in between
+//! links, namespaces and records. What is done is decided in `nic`; files, logins and HTTP are
+//! those of `plugin`.
 
 mod add;
 mod back;
@@ -23,7 +24,10 @@ use self::records::{Records, Tried};
 use crate::neutron::cni::{Attachment, CniError, Command, Environment, ErrorCode};
 use crate::neutron::{NeutronError, Settings};
 use crate::nic::{Mark, NicSettings, State, given, port_of};
-use crate::plugin::{FOR_STATUS, FOR_TAKING_BACK, HttpNeutron, Keeping, answer, cloud, environment, is_of_its_version};
+use crate::plugin::{
+    FOR_STATUS, FOR_TAKING_BACK, HttpNeutron, Keeping, answer, cloud, environment,
+    is_of_its_version,
+};
 
 /// The part of the configuration with cloud and state.
 const NEUTRON: &str = "neutron";
@@ -42,7 +46,11 @@ fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
     let settings = Settings::read_from(input, NEUTRON)?;
     is_of_its_version(environment.command, &settings)?;
     let last = began + settings.deadline;
-    let running = Running { until: last - FOR_TAKING_BACK, last, settings };
+    let running = Running {
+        until: last - FOR_TAKING_BACK,
+        last,
+        settings,
+    };
     match environment.command {
         Command::Add => running.add(&environment),
         Command::Del => running.delete(&environment).map(|()| String::new()),
@@ -82,7 +90,9 @@ impl Running {
             last: self.last,
         };
         let (given, interface) = adding.run()?;
-        Ok(given.outcome.on_interface(&interface, self.settings.version))
+        Ok(given
+            .outcome
+            .on_interface(&interface, self.settings.version))
     }
 
     /// Needs no OpenStack: the NIC comes back whatever becomes of its port.
@@ -104,20 +114,35 @@ impl Running {
         let pod = pod(netns, &node)?;
         let records = Records::open(&self.settings.state)?;
         let wrong = |message: String| {
-            Err(CniError::new(ErrorCode::Missing, message, "delete the Pod, so that it is made anew"))
+            Err(CniError::new(
+                ErrorCode::Missing,
+                message,
+                "delete the Pod, so that it is made anew",
+            ))
         };
         let Some(record) = records.of(&Mark::new(&self.settings.network_name, attachment))? else {
             return wrong(format!("{attachment} has no NIC"));
         };
-        let links = look::links(&pod.netlink).map_err(|why| kernel_fault("the links of the Pod", &why))?;
+        let links =
+            look::links(&pod.netlink).map_err(|why| kernel_fault("the links of the Pod", &why))?;
         let interface = attachment.interface.to_string();
-        let Some(link) = links.iter().find(|link| link.name == interface && link.mac == Some(record.nic.mac)) else {
-            return wrong(format!("the Pod has no {interface} with the hardware address {}", record.nic.mac));
+        let Some(link) = links
+            .iter()
+            .find(|link| link.name == interface && link.mac == Some(record.nic.mac))
+        else {
+            return wrong(format!(
+                "the Pod has no {interface} with the hardware address {}",
+                record.nic.mac
+            ));
         };
         if link.state == State::Down {
             return wrong(format!("{interface} is switched off"));
         }
-        let has: BTreeSet<IpAddr> = link.addresses.iter().map(|address| address.address.addr()).collect();
+        let has: BTreeSet<IpAddr> = link
+            .addresses
+            .iter()
+            .map(|address| address.address.addr())
+            .collect();
         let neutron = self.neutron()?;
         let port = port_of(&neutron, record.nic.mac, &wanted.networks)?;
         let nets = given(&neutron, &port, &wanted)?.outcome.addresses;
@@ -125,25 +150,40 @@ impl Running {
         let mut told = self.settings.given()?.unwrap_or_default();
         // Another plugin of the chain may have given more.
         told.retain(|told| nets.iter().any(|net| net.address.contains(told)));
-        match (told.difference(&of_port).next(), of_port.difference(&has).next()) {
+        match (
+            told.difference(&of_port).next(),
+            of_port.difference(&has).next(),
+        ) {
             (Some(missing), _) => wrong(format!("the port {} has not {missing} any more", port.id)),
-            (None, Some(missing)) => wrong(format!("{interface} has not {missing}, which its port has")),
+            (None, Some(missing)) => {
+                wrong(format!("{interface} has not {missing}, which its port has"))
+            }
             (None, None) => Ok(()),
         }
     }
 
-    /// Those of this network whose attachment is not among the valid ones. It goes on after a fault, and tells the first.
+    /// Those of this network whose attachment is not among the valid ones. It goes on after a
+    /// fault, and tells the first.
     fn collect_garbage(&self) -> Result<(), CniError> {
-        let Some(valid) = self.settings.valid()? else { return Ok(()) };
+        let Some(valid) = self.settings.valid()? else {
+            return Ok(());
+        };
         let records = Records::open(&self.settings.state)?;
         let node = Node::open()?;
         let kept = records.all()?;
-        let in_use: BTreeSet<Mark> =
-            valid.iter().map(|attachment| Mark::new(&self.settings.network_name, attachment)).collect();
-        let mut unreadable = kept.unreadable.into_iter().filter(|(mark, _)| !in_use.contains(mark));
+        let in_use: BTreeSet<Mark> = valid
+            .iter()
+            .map(|attachment| Mark::new(&self.settings.network_name, attachment))
+            .collect();
+        let mut unreadable = kept
+            .unreadable
+            .into_iter()
+            .filter(|(mark, _)| !in_use.contains(mark));
         let mut fault = unreadable.next().map_or(Ok(()), |(_, why)| Err(why));
         for (path, record) in kept.records {
-            let is_valid = record.attachment().is_none_or(|attachment| valid.contains(&attachment));
+            let is_valid = record
+                .attachment()
+                .is_none_or(|attachment| valid.contains(&attachment));
             if record.network != self.settings.network_name || is_valid {
                 continue;
             }
@@ -158,14 +198,17 @@ impl Running {
         fault
     }
 
-    /// Whether an ADD could work, as far as this node knows; that no NIC is free is no fault of the node's, nor that OpenStack does not answer.
+    /// Whether an ADD could work, as far as this node knows; that no NIC is free is no fault of the
+    /// node's, nor that OpenStack does not answer.
     fn status(&self) -> Result<(), CniError> {
         NicSettings::read(self.settings.written())?;
         Records::open(&self.settings.state)?.are_possible()?;
         match self.neutron()?.until(Instant::now() + FOR_STATUS).log_in() {
             Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(()),
             Err(fault) => {
-                let CniError { message, details, .. } = fault.into();
+                let CniError {
+                    message, details, ..
+                } = fault.into();
                 Err(CniError::new(ErrorCode::NotAvailable, message, details))
             }
         }
@@ -173,7 +216,11 @@ impl Running {
 
     fn neutron(&self) -> Result<HttpNeutron, CniError> {
         let cloud = cloud(&self.settings.source)?;
-        Ok(HttpNeutron::new(cloud, Keeping::In(self.settings.state.clone()), self.until)?)
+        Ok(HttpNeutron::new(
+            cloud,
+            Keeping::In(self.settings.state.clone()),
+            self.until,
+        )?)
     }
 }
 
@@ -186,7 +233,11 @@ fn attachment(environment: &Environment) -> Result<&Attachment, CniError> {
 fn is_a_name(attachment: &Attachment) -> Result<(), CniError> {
     if attachment.interface.to_string().contains('%') {
         let message = "CNI_IFNAME has a `%`";
-        return Err(CniError::new(ErrorCode::InvalidEnvironment, message, "choose another name"));
+        return Err(CniError::new(
+            ErrorCode::InvalidEnvironment,
+            message,
+            "choose another name",
+        ));
     }
     Ok(())
 }

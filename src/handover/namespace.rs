@@ -1,4 +1,5 @@
-//! Network namespaces: which one is meant, and a way to the kernel within it. No thread of the program that goes on ever enters another one.
+//! Network namespaces: which one is meant, and a way to the kernel within it. No thread of the
+//! program that goes on ever enters another one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::netlink::Netlink;
 use crate::nic::Netns;
 
-/// `ESRCH`: of a path of a process that ends. And what leads nowhere for ever: `ENXIO` of a socket, `ENAMETOOLONG`, `ELOOP`.
+/// `ESRCH`: of a path of a process that ends. And what leads nowhere for ever: `ENXIO` of a socket,
+/// `ENAMETOOLONG`, `ELOOP`.
 const GONE: [i32; 4] = [3, 6, 36, 40];
 
 /// `O_NONBLOCK`.
@@ -31,7 +33,11 @@ impl Namespace {
     /// The one in which the plugin runs.
     pub(super) fn own() -> io::Result<Namespace> {
         let (netns, file) = open(Path::new(OWN))?;
-        Ok(Namespace { netns, file, netlink: Netlink::open()? })
+        Ok(Namespace {
+            netns,
+            file,
+            netlink: Netlink::open()?,
+        })
     }
 
     /// That of a Pod, unless it is gone for certain.
@@ -51,24 +57,48 @@ impl Namespace {
                 move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
                 Netlink::open()
             });
-            inside.join().unwrap_or_else(|_| Err(io::Error::other("no thread for it")))
+            inside
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("no thread for it")))
         })?;
-        Ok(Namespace { netns, file, netlink })
+        Ok(Namespace {
+            netns,
+            file,
+            netlink,
+        })
     }
 }
 
-/// Nothing is there, or something else that is no namespace. A lack of files, rights or memory says nothing of it.
+/// Nothing is there, or something else that is no namespace. A lack of files, rights or memory says
+/// nothing of it.
 fn is_gone(why: &io::Error) -> bool {
-    matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput)
-        || why.raw_os_error().is_some_and(|number| GONE.contains(&number))
+    matches!(
+        why.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput
+    ) || why
+        .raw_os_error()
+        .is_some_and(|number| GONE.contains(&number))
 }
 
 /// A pipe, which would keep whoever opens it, is none.
 fn open(path: &Path) -> io::Result<(Netns, File)> {
-    let file = OpenOptions::new().read(true).custom_flags(DO_NOT_WAIT).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(DO_NOT_WAIT)
+        .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no namespace"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no namespace",
+        ));
     }
-    Ok((Netns { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() }, file))
+    Ok((
+        Netns {
+            path: path.to_owned(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        },
+        file,
+    ))
 }

@@ -1,12 +1,14 @@
-//! Requests to the kernel about links, addresses and routes (rtnetlink(7)), one at a time, through a socket that stays in the network namespace
-//! in which it was opened. Knows the frame of messages, and not what they mean.
+//! Requests to the kernel about links, addresses and routes (rtnetlink(7)), one at a time, through
+//! a socket that stays in the network namespace in which it was opened. Knows the frame of
+//! messages, and not what they mean.
 
 use std::io;
 use std::time::Duration;
 
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlasIterator,
+    DecodeError, DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NlasIterator,
 };
 use netlink_sys::Socket;
 use netlink_sys::constants::NETLINK_ROUTE;
@@ -42,7 +44,10 @@ impl Message {
 
     /// The fixed part, of this length, and the attributes behind it.
     pub(super) fn parts(&self, fixed: usize) -> io::Result<(&[u8], Attributes<'_>)> {
-        let (fixed, rest) = self.body.split_at_checked(fixed).ok_or_else(|| nonsense(&"a message is too short"))?;
+        let (fixed, rest) = self
+            .body
+            .split_at_checked(fixed)
+            .ok_or_else(|| nonsense(&"a message is too short"))?;
         Ok((fixed, attributes(rest)?))
     }
 }
@@ -57,7 +62,10 @@ pub(super) fn attributes(bytes: &[u8]) -> io::Result<Attributes<'_>> {
             let attribute = attribute.map_err(|why| nonsense(&why))?;
             let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
             let value = attribute.into_inner().get(ATTRIBUTE_HEADER..length);
-            Ok((kind, value.ok_or_else(|| nonsense(&"an attribute is too short"))?))
+            Ok((
+                kind,
+                value.ok_or_else(|| nonsense(&"an attribute is too short"))?,
+            ))
         })
         .collect()
 }
@@ -80,7 +88,10 @@ impl NetlinkDeserializable for Message {
     type Error = DecodeError;
 
     fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Message, DecodeError> {
-        Ok(Message { kind: header.message_type, body: payload.to_vec() })
+        Ok(Message {
+            kind: header.message_type,
+            body: payload.to_vec(),
+        })
     }
 }
 
@@ -99,12 +110,16 @@ impl Netlink {
         let _ = socket.set_netlink_get_strict_chk(true);
         // Both ends are the same socket: nobody keeps a runtime waiting for a lost answer.
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-        Ok(Netlink { socket, sequence: std::cell::Cell::new(0) })
+        Ok(Netlink {
+            socket,
+            sequence: std::cell::Cell::new(0),
+        })
     }
 
     /// Has something done.
     pub(super) fn change(&self, message: Message, flags: u16) -> io::Result<()> {
-        self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
+        self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags)
+            .map(drop)
     }
 
     /// A list of what the kernel has.
@@ -114,12 +129,18 @@ impl Netlink {
                 return Ok(list);
             }
         }
-        Err(io::Error::new(io::ErrorKind::ResourceBusy, "what the kernel lists changes all the time"))
+        Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "what the kernel lists changes all the time",
+        ))
     }
 
     /// The answer; `None` of a list that changed while it was told.
     fn ask(&self, message: Message, flags: u16) -> io::Result<Option<Vec<Message>>> {
-        let mut request = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
+        let mut request = NetlinkMessage::new(
+            NetlinkHeader::default(),
+            NetlinkPayload::InnerMessage(message),
+        );
         self.sequence.set(self.sequence.get().wrapping_add(1));
         (request.header.flags, request.header.sequence_number) = (flags, self.sequence.get());
         request.finalize();
@@ -135,8 +156,11 @@ impl Netlink {
             }
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                let message = NetlinkMessage::<Message>::deserialize(rest).map_err(|why| nonsense(&why))?;
-                let length = (message.header.length as usize).next_multiple_of(ALIGNED).max(ALIGNED);
+                let message =
+                    NetlinkMessage::<Message>::deserialize(rest).map_err(|why| nonsense(&why))?;
+                let length = (message.header.length as usize)
+                    .next_multiple_of(ALIGNED)
+                    .max(ALIGNED);
                 rest = rest.get(length..).unwrap_or_default();
                 if message.header.sequence_number != self.sequence.get() {
                     continue;
@@ -160,5 +184,8 @@ impl Netlink {
 }
 
 pub(super) fn nonsense(why: &dyn std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the kernel's answer makes no sense: {why}"))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the kernel's answer makes no sense: {why}"),
+    )
 }

@@ -1,5 +1,6 @@
-//! Records of NICs that were taken, a file for each attachment. It is on the disk before anything is done to the NIC, and goes when all is undone.
-//! Whoever does something to the NIC keeps the file locked; the kernel lets go of it when that run ends, however it ends. Knows nothing of
+//! Records of NICs that were taken, a file for each attachment. It is on the disk before anything
+//! is done to the NIC, and goes when all is undone. Whoever does something to the NIC keeps the
+//! file locked; the kernel lets go of it when that run ends, however it ends. Knows nothing of
 //! links.
 
 use std::collections::BTreeMap;
@@ -39,7 +40,8 @@ pub(super) struct Held {
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) records: BTreeMap<PathBuf, Record>,
-    /// Those that nobody can read any more, by the marks of their NICs, and why. A NIC without a mark was not touched.
+    /// Those that nobody can read any more, by the marks of their NICs, and why. A NIC without a
+    /// mark was not touched.
     pub(super) unreadable: BTreeMap<Mark, CniError>,
 }
 
@@ -54,7 +56,9 @@ impl Records {
     /// Below the folder of what is kept.
     pub(super) fn open(state: &Path) -> Result<Records, CniError> {
         state_folder(state)?;
-        Ok(Records { folder: state_folder(&state.join("nics"))? })
+        Ok(Records {
+            folder: state_folder(&state.join("nics"))?,
+        })
     }
 
     /// One at a time chooses a NIC.
@@ -70,7 +74,10 @@ impl Records {
     /// One at a time for an attachment: as many files as there are pairs of digits.
     pub(super) fn about(&self, mark: &Mark, until: Instant) -> Result<Locked, CniError> {
         let digits: String = mark.file_name().chars().take(2).collect();
-        Locked::alone(&self.folder.join(format!("attachment-{digits}.lock")), until)
+        Locked::alone(
+            &self.folder.join(format!("attachment-{digits}.lock")),
+            until,
+        )
     }
 
     /// The record of an attachment, when nobody else holds it any more; `None` where there is none.
@@ -81,8 +88,13 @@ impl Records {
                 Tried::Held(held) => return Ok(Some(*held)),
                 Tried::Gone => return Ok(None),
                 Tried::Busy if Instant::now() >= until => {
-                    let message = format!("another run of the plugin keeps {} locked", path.display());
-                    return Err(CniError::new(ErrorCode::TryAgainLater, message, "it will be tried again"));
+                    let message =
+                        format!("another run of the plugin keeps {} locked", path.display());
+                    return Err(CniError::new(
+                        ErrorCode::TryAgainLater,
+                        message,
+                        "it will be tried again",
+                    ));
                 }
                 Tried::Busy => std::thread::sleep(PAUSE),
             }
@@ -108,8 +120,14 @@ impl Records {
             Ok(there) if there.ino() != locked => return Ok(Tried::Busy),
             there => there.map_err(failed)?,
         };
-        let Some(record) = read(path)? else { return Ok(Tried::Gone) };
-        Ok(Tried::Held(Box::new(Held { record, path: path.to_owned(), _file: file })))
+        let Some(record) = read(path)? else {
+            return Ok(Tried::Gone);
+        };
+        Ok(Tried::Held(Box::new(Held {
+            record,
+            path: path.to_owned(),
+            _file: file,
+        })))
     }
 
     /// The record of an attachment, whoever holds it.
@@ -123,8 +141,10 @@ impl Records {
         let mut kept = Kept::default();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            let Some(name) =
-                path.file_stem().and_then(OsStr::to_str).filter(|_| path.extension() == Some(RECORD.as_ref()))
+            let Some(name) = path
+                .file_stem()
+                .and_then(OsStr::to_str)
+                .filter(|_| path.extension() == Some(RECORD.as_ref()))
             else {
                 continue;
             };
@@ -143,7 +163,12 @@ impl Records {
         let path = self.path(&record.mark);
         let unfinished = path.with_extension(UNFINISHED);
         let written = || {
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
+            let mut file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .mode(0o600)
+                .open(&unfinished)?;
             file.lock()?;
             file.write_all(&serde_json::to_vec_pretty(&record)?)?;
             file.sync_all()?;
@@ -152,7 +177,11 @@ impl Records {
             Ok(file)
         };
         let file = written().map_err(|why| fault(&path.display().to_string(), &why))?;
-        Ok(Held { record, path, _file: file })
+        Ok(Held {
+            record,
+            path,
+            _file: file,
+        })
     }
 
     fn path(&self, mark: &Mark) -> PathBuf {
@@ -166,7 +195,9 @@ impl Held {
         let failed = |why: io::Error| fault(&self.path.display().to_string(), &why);
         fs::remove_file(&self.path).map_err(failed)?;
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)
     }
 }
 
@@ -177,7 +208,11 @@ fn read(path: &Path) -> Result<Option<Record>, CniError> {
         Err(why) => Err(fault(&path.display().to_string(), &why)),
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|why| {
             let message = format!("{} is no record of a NIC: {why}", path.display());
-            CniError::new(ErrorCode::Io, message, "remove it when the NIC is back on the node, with its name")
+            CniError::new(
+                ErrorCode::Io,
+                message,
+                "remove it when the NIC is back on the node, with its name",
+            )
         }),
     }
 }

@@ -1,5 +1,6 @@
-//! What sysfs says of the device behind a link: where it is on the PCI bus, and what drives it. Buses are the same in every namespace;
-//! `/sys/class/net` is that of whoever mounted it, and not asked.
+//! What sysfs says of the device behind a link: where it is on the PCI bus, and what drives it.
+//! Buses are the same in every namespace; `/sys/class/net` is that of whoever mounted it, and not
+//! asked.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ const BUSES: &str = "/sys/bus";
 
 /// The device that the kernel names as a link's parent (from Linux 5.14 on).
 pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
-    let is_plain = |part: &str| !part.is_empty() && !part.contains('/') && !matches!(part, "." | "..");
+    let is_plain =
+        |part: &str| !part.is_empty() && !part.contains('/') && !matches!(part, "." | "..");
     if !is_plain(bus) || !is_plain(name) {
         return None;
     }
@@ -21,7 +23,10 @@ pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
 
 /// The nearest PCI device: that of a virtio NIC is its parent.
 pub(super) fn pci(device: &Path) -> Option<PciAddress> {
-    device.iter().rev().find_map(|part| part.to_str()?.parse().ok())
+    device
+        .iter()
+        .rev()
+        .find_map(|part| part.to_str()?.parse().ok())
 }
 
 /// What drives it.
@@ -33,10 +38,15 @@ pub(super) fn driver(device: &Path) -> Option<String> {
 /// What tells it from all others, at its place before it or after it too.
 pub(super) fn identity(device: &Path) -> Option<Device> {
     let inode = fs::metadata(device).ok()?.ino();
-    Some(Device { path: device.to_owned(), inode, driver: driver(device) })
+    Some(Device {
+        path: device.to_owned(),
+        inode,
+        driver: driver(device),
+    })
 }
 
-/// Whether a device is in the machine no more, or another driver has it: then its link is no more, either.
+/// Whether a device is in the machine no more, or another driver has it: then its link is no more,
+/// either.
 pub(super) fn is_gone(device: &Device) -> bool {
     match fs::metadata(&device.path) {
         Ok(now) => now.ino() != device.inode || driver(&device.path) != device.driver,
@@ -65,6 +75,12 @@ mod tests {
         assert!(is_gone(&device));
         assert!(!is_gone(&identity(&slot).unwrap()));
         fs::remove_file(slot.join("driver")).unwrap();
-        assert!(is_gone(&Device { inode: identity(&slot).unwrap().inode, ..device }), "nobody drives it");
+        assert!(
+            is_gone(&Device {
+                inode: identity(&slot).unwrap().inode,
+                ..device
+            }),
+            "nobody drives it"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A `CiliumLoadBalancerIPPool` as it is written: the fields of its spec, what they mean, and what of them an operator reads.
+//! A `CiliumLoadBalancerIPPool` as it is written: the fields of its spec, what they mean, and what
+//! of them an operator reads.
 //!
 //! Source: `pkg/k8s/apis/cilium.io/v2/lbipam_types.go` @ 1.19, `v2alpha1/lbipam_types.go` @ 1.15.
 
@@ -30,19 +31,35 @@ pub struct AddressPoolManifest {
 #[serde(rename_all = "camelCase")]
 pub struct AddressPoolSpec {
     /// Ranges; read up to 1.15.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub cidrs: Vec<AddressBlock>,
     /// Ranges; read from 1.15 on.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub blocks: Vec<AddressBlock>,
     /// The Services that it is for; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_selector: Option<WrittenSelector>,
     /// `Yes` or `No`.
-    #[serde(default, rename = "allowFirstLastIPs", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "allowFirstLastIPs",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub allow_first_last: Option<String>,
     /// Whether it gives nothing new.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_false")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_false"
+    )]
     pub disabled: bool,
 }
 
@@ -65,10 +82,18 @@ pub struct AddressBlock {
 #[serde(rename_all = "camelCase")]
 pub struct WrittenSelector {
     /// Label and value, all of them.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub match_labels: Labels,
     /// Further requirements, all of them.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub match_expressions: Vec<WrittenRequirement>,
 }
 
@@ -80,11 +105,17 @@ pub struct WrittenRequirement {
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
     /// Values.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     pub values: BTreeSet<String>,
 }
 
-fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
@@ -114,7 +145,9 @@ impl AddressPoolApi {
 
     /// The version that is written so, if it is one of these.
     pub fn from_text(text: &str) -> Option<AddressPoolApi> {
-        [AddressPoolApi::V2, AddressPoolApi::V2Alpha1].into_iter().find(|api| api.as_str() == text)
+        [AddressPoolApi::V2, AddressPoolApi::V2Alpha1]
+            .into_iter()
+            .find(|api| api.as_str() == text)
     }
 }
 
@@ -142,7 +175,8 @@ pub enum Translation {
     BlocksToCidrs,
 }
 
-/// The addresses of a CIDR as netip reads it: no leading zeros, any prefix length, any bits behind the prefix.
+/// The addresses of a CIDR as netip reads it: no leading zeros, any prefix length, any bits behind
+/// the prefix.
 fn cidr_range(cidr: &str) -> Option<Range> {
     match cidr.parse::<Block>() {
         Ok(block) | Err(BlockError::HostBits { aligned: block, .. }) => Some(block.range()),
@@ -160,18 +194,26 @@ impl AddressPoolManifest {
 }
 
 impl AddressBlock {
-    /// Its addresses; `None` where an operator stops with an error. An IPv4-mapped address counts as IPv4, which is what packets have,
-    /// although LB-IPAM keeps it apart (`netip.ParseAddr`).
+    /// Its addresses; `None` where an operator stops with an error. An IPv4-mapped address counts
+    /// as IPv4, which is what packets have, although LB-IPAM keeps it apart (`netip.ParseAddr`).
     pub fn range(&self) -> Option<AddressRange> {
         let range = match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), _, _) if !cidr.is_empty() => {
-                return Some(AddressRange { range: cidr_range(cidr)?, form: RangeForm::Cidr });
+                return Some(AddressRange {
+                    range: cidr_range(cidr)?,
+                    form: RangeForm::Cidr,
+                });
             }
-            (_, Some(start), Some(stop)) if !stop.is_empty() => format!("{start}-{stop}").parse().ok()?,
+            (_, Some(start), Some(stop)) if !stop.is_empty() => {
+                format!("{start}-{stop}").parse().ok()?
+            }
             (_, Some(start), _) => start.parse::<Address>().ok()?.into(),
             _ => return None,
         };
-        Some(AddressRange { range, form: RangeForm::StartStop })
+        Some(AddressRange {
+            range,
+            form: RangeForm::StartStop,
+        })
     }
 
     /// Whether LB-IPAM takes it for IPv6 addresses and everything else for IPv4.
@@ -198,9 +240,15 @@ impl WrittenSelector {
         let text = |error: RequirementError| error.to_string();
         let mut requirements = Vec::new();
         for (key, value) in &self.match_labels {
-            requirements.push(Requirement::new(key, Operator::In([value.clone()].into())).map_err(text)?);
+            requirements
+                .push(Requirement::new(key, Operator::In([value.clone()].into())).map_err(text)?);
         }
-        for WrittenRequirement { key, operator, values } in &self.match_expressions {
+        for WrittenRequirement {
+            key,
+            operator,
+            values,
+        } in &self.match_expressions
+        {
             let operator = match operator.as_str() {
                 "In" => Operator::In(values.clone()),
                 "NotIn" => Operator::NotIn(values.clone()),
@@ -223,7 +271,11 @@ impl From<&Selector> for WrittenSelector {
                 Operator::Exists => ("Exists", BTreeSet::new()),
                 Operator::DoesNotExist => ("DoesNotExist", BTreeSet::new()),
             };
-            WrittenRequirement { key: requirement.key().to_owned(), operator: operator.to_owned(), values }
+            WrittenRequirement {
+                key: requirement.key().to_owned(),
+                operator: operator.to_owned(),
+                values,
+            }
         };
         WrittenSelector {
             match_labels: Labels::new(),
@@ -235,7 +287,10 @@ impl From<&Selector> for WrittenSelector {
 impl AddressPoolSpec {
     /// Every range that can be read, whichever version reads it.
     pub fn ranges(&self) -> impl Iterator<Item = Range> + '_ {
-        self.cidrs.iter().chain(&self.blocks).filter_map(|block| Some(block.range()?.range))
+        self.cidrs
+            .iter()
+            .chain(&self.blocks)
+            .filter_map(|block| Some(block.range()?.range))
     }
 
     /// `spec.allowFirstLastIPs`.
@@ -247,8 +302,15 @@ impl AddressPoolSpec {
         }
     }
 
-    /// The pool that an operator of these rules makes of it. A selector that cannot be read is taken to select nothing.
-    pub fn as_read(&self, rules: &LbRules, name: &str, created: Option<&str>, marking: Marking) -> AddressPool {
+    /// The pool that an operator of these rules makes of it. A selector that cannot be read is
+    /// taken to select nothing.
+    pub fn as_read(
+        &self,
+        rules: &LbRules,
+        name: &str,
+        created: Option<&str>,
+        marking: Marking,
+    ) -> AddressPool {
         let cidrs = self.cidrs.iter().filter(|_| rules.reads_cidrs());
         let blocks = self.blocks.iter().filter(|_| rules.reads_blocks());
         let selector = self.service_selector.as_ref();
@@ -257,14 +319,20 @@ impl AddressPoolSpec {
             created: created.map(str::to_owned),
             // The operator stops at the first entry that it cannot read (`handleNewPool`).
             ranges: cidrs.chain(blocks).map_while(AddressBlock::range).collect(),
-            selector: selector.map(|selector| selector.selector().unwrap_or_else(|_| Selector::nothing())),
+            selector: selector
+                .map(|selector| selector.selector().unwrap_or_else(|_| Selector::nothing())),
             first_last: self.first_last(),
-            state: if self.disabled { ServingState::Disabled } else { ServingState::Enabled },
+            state: if self.disabled {
+                ServingState::Disabled
+            } else {
+                ServingState::Enabled
+            },
             marking,
         }
     }
 
-    /// The same for an operator of these rules, in the field that the newest version of those that read it keeps.
+    /// The same for an operator of these rules, in the field that the newest version of those that
+    /// read it keeps.
     ///
     /// # Errors
     /// What this version has no way to say.
@@ -274,10 +342,23 @@ impl AddressPoolSpec {
             // In the order in which 1.15 reads them.
             spec.blocks.splice(..0, spec.cidrs.drain(..));
             let is_same = self.cidrs.is_empty();
-            return Ok((spec, if is_same { Translation::None } else { Translation::CidrsToBlocks }));
+            return Ok((
+                spec,
+                if is_same {
+                    Translation::None
+                } else {
+                    Translation::CidrsToBlocks
+                },
+            ));
         }
-        let is_cidr = |block: &AddressBlock| block.cidr.as_ref().is_some_and(|cidr| !cidr.is_empty());
-        if let Some(block) = spec.cidrs.iter().chain(&spec.blocks).find(|block| !is_cidr(block)) {
+        let is_cidr =
+            |block: &AddressBlock| block.cidr.as_ref().is_some_and(|cidr| !cidr.is_empty());
+        if let Some(block) = spec
+            .cidrs
+            .iter()
+            .chain(&spec.blocks)
+            .find(|block| !is_cidr(block))
+        {
             return Err(NotRead::StartStop(block.text()));
         }
         if spec.first_last() == FirstLast::Allowed {
@@ -286,10 +367,18 @@ impl AddressPoolSpec {
         // `No` is what it does anyway, and the API server would drop it.
         spec.allow_first_last = None;
         spec.cidrs.append(&mut spec.blocks);
-        Ok((spec, if self.blocks.is_empty() { Translation::None } else { Translation::BlocksToCidrs }))
+        Ok((
+            spec,
+            if self.blocks.is_empty() {
+                Translation::None
+            } else {
+                Translation::BlocksToCidrs
+            },
+        ))
     }
 
-    /// The same for an operator of these rules, left as it stands where such an operator reads every field of it.
+    /// The same for an operator of these rules, left as it stands where such an operator reads
+    /// every field of it.
     ///
     /// # Errors
     /// Something that this version cannot express.
@@ -300,25 +389,39 @@ impl AddressPoolSpec {
         }
     }
 
-    /// Whether both mean the same to the API server and an operator of these rules, however they are spelled.
+    /// Whether both mean the same to the API server and an operator of these rules, however they
+    /// are spelled.
     pub fn means_the_same(&self, other: &AddressPoolSpec, rules: &LbRules) -> bool {
         let ranges = |blocks: &[AddressBlock]| -> Option<BTreeSet<AddressRange>> {
             // One that is written as mapped means something else to LB-IPAM than the IPv4 range.
-            blocks.iter().map(|block| block.range().filter(|_| !block.is_written_as_mapped())).collect()
+            blocks
+                .iter()
+                .map(|block| block.range().filter(|_| !block.is_written_as_mapped()))
+                .collect()
         };
-        let selector =
-            |spec: &AddressPoolSpec| spec.service_selector.as_ref().map(WrittenSelector::selector).transpose();
+        let selector = |spec: &AddressPoolSpec| {
+            spec.service_selector
+                .as_ref()
+                .map(WrittenSelector::selector)
+                .transpose()
+        };
         let meaning = |spec: &AddressPoolSpec| {
             let selector = selector(spec).ok()?.unwrap_or_default();
             Some((
                 ranges(&spec.cidrs)?,
                 ranges(&spec.blocks)?,
                 selector,
-                // What it comes to changes with an upgrade, so where the field exists it counts as it stands.
-                if rules.reads_blocks() { spec.first_last() } else { FirstLast::Unset },
+                // What it comes to changes with an upgrade, so where the field exists it counts as
+                // it stands.
+                if rules.reads_blocks() {
+                    spec.first_last()
+                } else {
+                    FirstLast::Unset
+                },
                 spec.disabled,
             ))
         };
-        self == other || meaning(self).is_some_and(|meaning_of_self| meaning(other) == Some(meaning_of_self))
+        self == other
+            || meaning(self).is_some_and(|meaning_of_self| meaning(other) == Some(meaning_of_self))
     }
 }

@@ -70,13 +70,15 @@ impl fmt::Display for Gain {
 /// Why a Service waits, with the operator's own reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pending {
-    /// `no_pool`: nothing covers the address that it asks for, or no pool in use selects it for this family.
+    /// `no_pool`: nothing covers the address that it asks for, or no pool in use selects it for
+    /// this family.
     NoPool(Option<IpAddr>),
     /// `pool_selector_mismatch`.
     SelectorMismatch(IpAddr),
     /// `already_allocated`: another Service has it, or the pool keeps it back.
     AlreadyAllocated(IpAddr),
-    /// `already_allocated_incompatible_service`, up to 1.15 `already_allocated_different_sharing_key`.
+    /// `already_allocated_incompatible_service`, up to 1.15
+    /// `already_allocated_different_sharing_key`.
     Incompatible {
         /// The address.
         address: IpAddr,
@@ -107,7 +109,8 @@ impl Pending {
 pub struct Outlook {
     /// Addresses that stay.
     pub keeps: Vec<IpAddr>,
-    /// Those of them that may go all the same: another Service may take it first, or it is not known which pool it came from.
+    /// Those of them that may go all the same: another Service may take it first, or it is not
+    /// known which pool it came from.
     pub contested: Vec<IpAddr>,
     /// Addresses that go.
     pub loses: Vec<(IpAddr, Loss)>,

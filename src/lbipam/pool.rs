@@ -58,7 +58,8 @@ pub enum Marking {
 pub struct AddressPool {
     /// Name.
     pub name: String,
-    /// `metadata.creationTimestamp`, RFC 3339 in whole seconds; `None` for one that does not exist yet, which is the newest.
+    /// `metadata.creationTimestamp`, RFC 3339 in whole seconds; `None` for one that does not exist
+    /// yet, which is the newest.
     pub created: Option<String>,
     /// Its ranges, in the order of the spec.
     pub ranges: Vec<AddressRange>,
@@ -75,15 +76,17 @@ pub struct AddressPool {
 impl AddressPool {
     /// Whether a Service with these labels, pseudo-labels included, may have an address of it.
     pub fn selects(&self, labels: &Labels) -> bool {
-        self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+        self.selector
+            .as_ref()
+            .is_none_or(|selector| selector.matches(labels))
     }
 }
 
 /// What the operator remembers.
 #[derive(Clone, Copy, Debug)]
 pub enum OperatorState<'s> {
-    /// It has run with these pools until now: an address in a range that stays as it is stays, even where the pool is disabled or in
-    /// conflict.
+    /// It has run with these pools until now: an address in a range that stays as it is stays, even
+    /// where the pool is disabled or in conflict.
     Running(&'s [AddressPool]),
     /// It starts: only addresses of pools that are in use are recognised.
     Restarted,

@@ -35,10 +35,12 @@ pub struct LbRules {
 }
 
 impl LbRules {
-    /// The rules of a version with these settings, which are those of `cilium-config`. Without a version, those of the newest.
+    /// The rules of a version with these settings, which are those of `cilium-config`. Without a
+    /// version, those of the newest.
     pub fn new(version: Option<CiliumVersion>, settings: &BTreeMap<String, String>) -> LbRules {
         let version = version.unwrap_or(NEWEST);
-        let is_on = |key: &str, default: bool| settings.get(key).map_or(default, |value| value == "true");
+        let is_on =
+            |key: &str, default: bool| settings.get(key).map_or(default, |value| value == "true");
         let mut families = BTreeSet::new();
         // `pkg/defaults/defaults.go`: both are on where the settings say nothing.
         for (family, key) in [(Family::Ipv4, "enable-ipv4"), (Family::Ipv6, "enable-ipv6")] {
@@ -55,15 +57,34 @@ impl LbRules {
         }
         // `operator/pkg/lbipam/cell.go` @ 1.19: both from 1.17 on.
         let is_late = version.minor >= 17;
-        let ours = |is_ours: bool| if is_ours || !is_late { ClassUse::Ours } else { ClassUse::AnotherController };
-        let default = ours(settings.get("default-lb-service-ipam").is_none_or(|value| value == "lbipam"));
+        let ours = |is_ours: bool| {
+            if is_ours || !is_late {
+                ClassUse::Ours
+            } else {
+                ClassUse::AnotherController
+            }
+        };
+        let default = ours(
+            settings
+                .get("default-lb-service-ipam")
+                .is_none_or(|value| value == "lbipam"),
+        );
         let all = ours(is_on("enable-lb-ipam", true));
-        LbRules { version, families, classes, default, all }
+        LbRules {
+            version,
+            families,
+            classes,
+            default,
+            all,
+        }
     }
 
     /// The rules of the newest version that is known here, with the same settings.
     pub fn upgraded(&self) -> LbRules {
-        LbRules { version: self.version.max(NEWEST), ..self.clone() }
+        LbRules {
+            version: self.version.max(NEWEST),
+            ..self.clone()
+        }
     }
 
     /// Whether a newer version is known here.
@@ -71,7 +92,8 @@ impl LbRules {
         self.version < NEWEST
     }
 
-    /// Whether `spec.cidrs` is read: up to 1.15; from 1.16 on the API server drops it without a word.
+    /// Whether `spec.cidrs` is read: up to 1.15; from 1.16 on the API server drops it without a
+    /// word.
     pub fn reads_cidrs(&self) -> bool {
         self.version.minor <= 15
     }
@@ -96,8 +118,9 @@ impl LbRules {
         }
     }
 
-    /// Whether the first and last address of a range are kept back. Up to 1.15 they are unless `allowFirstLastIPs` is `Yes`, from
-    /// 1.16 on only when it is `No`; from 1.15 on never in a range of one or two addresses.
+    /// Whether the first and last address of a range are kept back. Up to 1.15 they are unless
+    /// `allowFirstLastIPs` is `Yes`, from 1.16 on only when it is `No`; from 1.15 on never in a
+    /// range of one or two addresses.
     pub fn reserves_first_and_last(&self, first_last: FirstLast, range: &AddressRange) -> bool {
         if range.form != RangeForm::Cidr {
             return false;
@@ -118,21 +141,30 @@ impl LbRules {
 
     /// The version of the API in which pools are served, as far as the version of Cilium tells.
     pub fn address_pool_api(&self) -> AddressPoolApi {
-        if self.version.minor >= 18 { AddressPoolApi::V2 } else { AddressPoolApi::V2Alpha1 }
+        if self.version.minor >= 18 {
+            AddressPoolApi::V2
+        } else {
+            AddressPoolApi::V2Alpha1
+        }
     }
 
     /// The annotation by which a Service asks for addresses: the newest one that is read.
     pub fn addresses_annotation(&self) -> &'static str {
-        if self.reads_newer_annotations() { ADDRESSES[0] } else { ADDRESSES[1] }
+        if self.reads_newer_annotations() {
+            ADDRESSES[0]
+        } else {
+            ADDRESSES[1]
+        }
     }
 
-    /// Whether an address that an altered pool still covers surely stays where it is: from 1.18.2 on, Services that have addresses are
-    /// looked at first; before, one that waits may take it.
+    /// Whether an address that an altered pool still covers surely stays where it is: from 1.18.2
+    /// on, Services that have addresses are looked at first; before, one that waits may take it.
     pub fn serves_holders_first(&self) -> bool {
         self.version.is_at_least(18, 2)
     }
 
-    /// Whether the annotations `lbipam.cilium.io/…` are read, which hide the older ones: from 1.16 on.
+    /// Whether the annotations `lbipam.cilium.io/…` are read, which hide the older ones: from 1.16
+    /// on.
     pub fn reads_newer_annotations(&self) -> bool {
         self.version.minor >= 16
     }
@@ -156,9 +188,14 @@ impl LbRules {
         self.version.minor >= 17
     }
 
-    /// Addresses of a range that count, before anything is taken: IPv6 was cut to 65,536 up to 1.14.
+    /// Addresses of a range that count, before anything is taken: IPv6 was cut to 65,536 up to
+    /// 1.14.
     pub fn counted(&self, range: &Range) -> u128 {
         let all = range.width().saturating_add(1);
-        if self.version.minor <= 14 && range.family() == Family::Ipv6 { all.min(65_536) } else { all }
+        if self.version.minor <= 14 && range.family() == Family::Ipv6 {
+            all.min(65_536)
+        } else {
+            all
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Which pools select which Services. Where all pools are asked for, each selector is evaluated once for each distinct set of the labels
-//! that selectors look at.
+//! Which pools select which Services. Where all pools are asked for, each selector is evaluated
+//! once for each distinct set of the labels that selectors look at.
 //!
 //! Knows nothing of addresses.
 
@@ -24,18 +24,29 @@ pub(super) struct Asking<'a, 's> {
 }
 
 impl<'a, 's> Asking<'a, 's> {
-    pub(super) fn new(service: &'s LbService, rules: &LbRules, selection: &'a Selection<'s>) -> Asking<'a, 's> {
-        Asking { service, wish: service.wish(rules), selection, selecting: OnceCell::new() }
+    pub(super) fn new(
+        service: &'s LbService,
+        rules: &LbRules,
+        selection: &'a Selection<'s>,
+    ) -> Asking<'a, 's> {
+        Asking {
+            service,
+            wish: service.wish(rules),
+            selection,
+            selecting: OnceCell::new(),
+        }
     }
 
-    /// Whether the pool at this place selects it. Most Services have what they want, and one pool is all that is asked about.
+    /// Whether the pool at this place selects it. Most Services have what they want, and one pool
+    /// is all that is asked about.
     pub(super) fn is_selected_by(&self, place: usize) -> bool {
         self.selection.pools[place].selects(&self.service.labels)
     }
 
     /// Places of all pools that select it.
     pub(super) fn selecting(&self) -> &BTreeSet<usize> {
-        self.selecting.get_or_init(|| self.selection.of(&self.service.labels))
+        self.selecting
+            .get_or_init(|| self.selection.of(&self.service.labels))
     }
 }
 
@@ -50,12 +61,30 @@ impl<'p> Selection<'p> {
     pub(super) fn new(pools: &'p [AddressPool]) -> Selection<'p> {
         let selectors = pools.iter().filter_map(|pool| pool.selector.as_ref());
         let keys = selectors.flat_map(|selector| selector.keys()).collect();
-        Selection { pools, keys, known: RefCell::default() }
+        Selection {
+            pools,
+            keys,
+            known: RefCell::default(),
+        }
     }
 
     fn of(&self, labels: &'p Labels) -> Places {
-        let projection = self.keys.iter().map(|key| labels.get(*key).map(String::as_str)).collect();
-        let selecting = || Rc::new((0..self.pools.len()).filter(|place| self.pools[*place].selects(labels)).collect());
-        self.known.borrow_mut().entry(projection).or_insert_with(selecting).clone()
+        let projection = self
+            .keys
+            .iter()
+            .map(|key| labels.get(*key).map(String::as_str))
+            .collect();
+        let selecting = || {
+            Rc::new(
+                (0..self.pools.len())
+                    .filter(|place| self.pools[*place].selects(labels))
+                    .collect(),
+            )
+        };
+        self.known
+            .borrow_mut()
+            .entry(projection)
+            .or_insert_with(selecting)
+            .clone()
     }
 }

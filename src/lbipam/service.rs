@@ -12,8 +12,8 @@ const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
 /// Pseudo-label of a Service's name.
 const NAME_LABEL: &str = "io.kubernetes.service.name";
 
-/// Keys of the annotation that asks for addresses, the newer one first (`pkg/annotation/k8s.go` @ 1.19,
-/// `operator/pkg/lbipam/lbipam.go` @ 1.15).
+/// Keys of the annotation that asks for addresses, the newer one first (`pkg/annotation/k8s.go` @
+/// 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
 pub const ADDRESSES: [&str; 2] = ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"];
 
 /// `spec.ipFamilyPolicy`.
@@ -77,8 +77,13 @@ impl Annotation {
 
     /// What an operator of these rules reads (`annotation.Get`); an empty text counts as none.
     pub(super) fn read(&self, rules: &LbRules) -> Option<&str> {
-        let newer = self.newer.as_deref().filter(|_| rules.reads_newer_annotations());
-        newer.or(self.older.as_deref()).filter(|text| !text.is_empty())
+        let newer = self
+            .newer
+            .as_deref()
+            .filter(|_| rules.reads_newer_annotations());
+        newer
+            .or(self.older.as_deref())
+            .filter(|text| !text.is_empty())
     }
 }
 
@@ -134,29 +139,44 @@ impl LbService {
         labels
     }
 
-    /// What it wants: requested addresses outweigh families (`serviceIPFamilyRequest`, `isSatisfied`).
+    /// What it wants: requested addresses outweigh families (`serviceIPFamilyRequest`,
+    /// `isSatisfied`).
     pub fn wish(&self, rules: &LbRules) -> Wish {
         let requested = self.requested(rules);
-        if requested.is_empty() { Wish::AnyOf(self.wanted_families(rules)) } else { Wish::Exactly(requested) }
+        if requested.is_empty() {
+            Wish::AnyOf(self.wanted_families(rules))
+        } else {
+            Wish::Exactly(requested)
+        }
     }
 
     /// The addresses that it asks for; what is no address is passed over (`getSVCRequestedIPs`).
     pub fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
         let written = self.addresses.read(rules).unwrap_or_default().split(',');
         let mut requested: Vec<IpAddr> = self.spec_address.into_iter().collect();
-        requested.extend(written.filter_map(|text| text.trim().parse::<Address>().ok().map(IpAddr::from)));
+        requested.extend(
+            written.filter_map(|text| text.trim().parse::<Address>().ok().map(IpAddr::from)),
+        );
         requested.dedup();
         requested
     }
 
     /// The families that it asks for by its spec.
     pub(super) fn wanted_families(&self, rules: &LbRules) -> Vec<Family> {
-        let on =
-            |families: &[Family]| families.iter().copied().filter(|family| rules.uses(*family)).collect::<Vec<_>>();
+        let on = |families: &[Family]| {
+            families
+                .iter()
+                .copied()
+                .filter(|family| rules.uses(*family))
+                .collect::<Vec<_>>()
+        };
         match self.family_policy {
             FamilyPolicy::Single => {
                 let first = self.families.first().copied();
-                first.or(on(&Family::BOTH).first().copied()).into_iter().collect()
+                first
+                    .or(on(&Family::BOTH).first().copied())
+                    .into_iter()
+                    .collect()
             }
             FamilyPolicy::PreferDual if !self.families.is_empty() => on(&self.families),
             FamilyPolicy::PreferDual | FamilyPolicy::RequireDual => on(&Family::BOTH),

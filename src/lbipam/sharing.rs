@@ -11,7 +11,11 @@ pub fn may_share(one: &LbService, other: &LbService, rules: &LbRules) -> bool {
 }
 
 /// Why two Services may not share an address, in the operator's words; `None` when they may.
-pub(super) fn incompatibility(one: &LbService, other: &LbService, rules: &LbRules) -> Option<&'static str> {
+pub(super) fn incompatibility(
+    one: &LbService,
+    other: &LbService,
+    rules: &LbRules,
+) -> Option<&'static str> {
     let key = one.sharing_key.read(rules);
     if key != other.sharing_key.read(rules) || key.is_none() {
         return Some("different sharing key");
@@ -19,7 +23,11 @@ pub(super) fn incompatibility(one: &LbService, other: &LbService, rules: &LbRule
     if !(allows(one, other, rules) && allows(other, one, rules)) {
         return Some("different and not permitted namespace");
     }
-    if one.ports.iter().any(|port| other.ports.iter().any(|other| clash(port, other, rules))) {
+    if one
+        .ports
+        .iter()
+        .any(|port| other.ports.iter().any(|other| clash(port, other, rules)))
+    {
         return Some("same port and protocol");
     }
     if one.traffic_policy != other.traffic_policy {
@@ -37,8 +45,13 @@ fn clash(one: &Port, other: &Port, rules: &LbRules) -> bool {
 }
 
 fn allows(one: &LbService, other: &LbService, rules: &LbRules) -> bool {
-    let mut namespaces = one.sharing_namespaces.read(rules).unwrap_or_default().split(',');
+    let mut namespaces = one
+        .sharing_namespaces
+        .read(rules)
+        .unwrap_or_default()
+        .split(',');
     one.name.namespace() == other.name.namespace()
         || rules.shares_across_namespaces()
-            && namespaces.any(|namespace| namespace == ANY_NAMESPACE || namespace == other.name.namespace())
+            && namespaces
+                .any(|namespace| namespace == ANY_NAMESPACE || namespace == other.name.namespace())
 }

@@ -16,7 +16,11 @@ pub fn grouped_digits(number: impl std::fmt::Display) -> String {
 /// `1 node`, `2 nodes`.
 pub fn count(number: usize, one: &str) -> String {
     let grouped = grouped_digits(number);
-    if number == 1 { format!("{grouped} {one}") } else { format!("{grouped} {one}s") }
+    if number == 1 {
+        format!("{grouped} {one}")
+    } else {
+        format!("{grouped} {one}s")
+    }
 }
 
 #[cfg(test)]
@@ -25,9 +29,17 @@ mod tests {
 
     #[test]
     fn digits_are_grouped_from_the_right() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(grouped_digits(number), text);
         }
-        assert_eq!((count(1, "node"), count(1_500, "node")), ("1 node".to_owned(), "1,500 nodes".to_owned()));
+        assert_eq!(
+            (count(1, "node"), count(1_500, "node")),
+            ("1 node".to_owned(), "1,500 nodes".to_owned())
+        );
     }
 }

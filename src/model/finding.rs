@@ -34,7 +34,8 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Stable code of a rule, in kebab-case; people put it into their CI, so it is never reused for another meaning.
+/// Stable code of a rule, in kebab-case; people put it into their CI, so it is never reused for
+/// another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule(pub &'static str);
 
@@ -63,7 +64,12 @@ pub type ByteSpan = (usize, usize);
 impl Origin {
     /// The whole of a file that could not be read as documents.
     pub fn whole_file(file: &Arc<str>) -> Origin {
-        Origin { file: file.clone(), line: 1, column: 1, bytes: (0, 0) }
+        Origin {
+            file: file.clone(),
+            line: 1,
+            column: 1,
+            bytes: (0, 0),
+        }
     }
 
     /// The bytes as a range.
@@ -183,7 +189,10 @@ impl Finding {
     /// Adds another place.
     #[must_use]
     pub fn and(mut self, origin: &Origin, text: impl Into<String>) -> Finding {
-        self.related.push(Label { origin: origin.clone(), text: text.into() });
+        self.related.push(Label {
+            origin: origin.clone(),
+            text: text.into(),
+        });
         self
     }
 }

@@ -13,7 +13,8 @@ pub struct FindingGroup<'f> {
     pub further: Vec<&'f Finding>,
 }
 
-/// Findings have one cause if they have the same rule, the same place in the files and the same way out.
+/// Findings have one cause if they have the same rule, the same place in the files and the same way
+/// out.
 type Cause<'f> = (Severity, Rule, Option<&'f Origin>, &'f str);
 
 /// Groups findings by cause, in the order of their first ones.
@@ -21,12 +22,20 @@ pub fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
     let mut groups: Vec<FindingGroup<'_>> = Vec::new();
     let mut places: BTreeMap<Cause<'_>, usize> = BTreeMap::new();
     for finding in findings {
-        let cause = (finding.severity, finding.rule, finding.origin.as_ref(), finding.help.as_str());
+        let cause = (
+            finding.severity,
+            finding.rule,
+            finding.origin.as_ref(),
+            finding.help.as_str(),
+        );
         match places.get(&cause) {
             Some(place) => groups[*place].further.push(finding),
             None => {
                 places.insert(cause, groups.len());
-                groups.push(FindingGroup { first: finding, further: Vec::new() });
+                groups.push(FindingGroup {
+                    first: finding,
+                    further: Vec::new(),
+                });
             }
         }
     }
@@ -47,7 +56,10 @@ impl<'f> FindingGroup<'f> {
     /// The objects that they are about, each once, in their order.
     pub fn subjects(&self) -> Vec<&'f ObjectRef> {
         let mut seen = std::collections::BTreeSet::new();
-        self.findings().flat_map(Finding::subjects).filter(|subject| seen.insert(*subject)).collect()
+        self.findings()
+            .flat_map(Finding::subjects)
+            .filter(|subject| seen.insert(*subject))
+            .collect()
     }
 }
 
@@ -59,9 +71,16 @@ mod tests {
     fn one_cause_is_one_group_and_a_place_is_a_cause() {
         let node = |name: &str| ObjectRef::node(&name.parse().unwrap());
         let finding = |name: &str, help: &str| {
-            Finding::new(Severity::Error, Rule("r"), format!("about {name}")).about(node(name)).help(help)
+            Finding::new(Severity::Error, Rule("r"), format!("about {name}"))
+                .about(node(name))
+                .help(help)
         };
-        let place = |line: u32| Origin { file: "a.yaml".into(), line, column: 1, bytes: (0, 1) };
+        let place = |line: u32| Origin {
+            file: "a.yaml".into(),
+            line,
+            column: 1,
+            bytes: (0, 1),
+        };
         let findings = [
             finding("a", "x"),
             finding("b", "x").about_also(node("a")),
@@ -72,9 +91,20 @@ mod tests {
         ];
         let groups = grouped(&findings);
         let names = |group: &FindingGroup<'_>| {
-            group.subjects().iter().map(|subject| subject.name.clone()).collect::<Vec<_>>().join(" ")
+            group
+                .subjects()
+                .iter()
+                .map(|subject| subject.name.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        assert_eq!(groups.iter().map(names).collect::<Vec<_>>(), ["a b f", "c", "d", "e"]);
-        assert_eq!(groups.iter().map(FindingGroup::count).collect::<Vec<_>>(), [3, 1, 1, 1]);
+        assert_eq!(
+            groups.iter().map(names).collect::<Vec<_>>(),
+            ["a b f", "c", "d", "e"]
+        );
+        assert_eq!(
+            groups.iter().map(FindingGroup::count).collect::<Vec<_>>(),
+            [3, 1, 1, 1]
+        );
     }
 }

@@ -78,7 +78,11 @@ pub struct CiliumVersion {
 impl CiliumVersion {
     /// A minor release whose patch level is unknown.
     pub const fn minor(minor: u16) -> CiliumVersion {
-        CiliumVersion { major: 1, minor, patch: None }
+        CiliumVersion {
+            major: 1,
+            minor,
+            patch: None,
+        }
     }
 
     /// Whether it certainly is this minor and patch, or a later one.
@@ -92,10 +96,23 @@ impl FromStr for CiliumVersion {
 
     /// Reads `1.19.3`, `v1.19`, and what vendors append: `v1.15.19-vendor.2`.
     fn from_str(text: &str) -> Result<CiliumVersion, ()> {
-        let numbers = text.strip_prefix('v').unwrap_or(text).split(['-', '+']).next().unwrap_or_default();
-        let mut parts = numbers.split('.').map(|part| part.parse::<u16>().map_err(|_| ()));
-        let (Some(major), Some(minor)) = (parts.next(), parts.next()) else { return Err(()) };
-        Ok(CiliumVersion { major: major?, minor: minor?, patch: parts.next().transpose()? })
+        let numbers = text
+            .strip_prefix('v')
+            .unwrap_or(text)
+            .split(['-', '+'])
+            .next()
+            .unwrap_or_default();
+        let mut parts = numbers
+            .split('.')
+            .map(|part| part.parse::<u16>().map_err(|_| ()));
+        let (Some(major), Some(minor)) = (parts.next(), parts.next()) else {
+            return Err(());
+        };
+        Ok(CiliumVersion {
+            major: major?,
+            minor: minor?,
+            patch: parts.next().transpose()?,
+        })
     }
 }
 
@@ -158,7 +175,10 @@ mod tests {
     fn versions() {
         let v = |text: &str| text.parse::<CiliumVersion>();
         assert_eq!(v("v1.19.3").map(|v| v.to_string()), Ok("1.19.3".into()));
-        assert_eq!(v("1.15.19-vendor.2").map(|v| v.to_string()), Ok("1.15.19".into()));
+        assert_eq!(
+            v("1.15.19-vendor.2").map(|v| v.to_string()),
+            Ok("1.15.19".into())
+        );
         assert_eq!(v("v1.13"), Ok(CiliumVersion::minor(13)));
         assert!(v("latest").is_err() && v("1").is_err() && v("").is_err() && v("1.x.3").is_err());
         assert!(v("1.12.8").unwrap().is_at_least(12, 8) && !v("1.12").unwrap().is_at_least(12, 8));

@@ -1,4 +1,5 @@
-//! How much one apply may change: limits by kind of change, each with a name of its own, so that each is waived alone.
+//! How much one apply may change: limits by kind of change, each with a name of its own, so that
+//! each is waived alone.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +53,12 @@ impl Limited {
 
 impl Measure {
     /// All measures.
-    pub const ALL: [Measure; 4] = [Measure::Count, Measure::Percent, Measure::DomainCount, Measure::DomainPercent];
+    pub const ALL: [Measure; 4] = [
+        Measure::Count,
+        Measure::Percent,
+        Measure::DomainCount,
+        Measure::DomainPercent,
+    ];
 
     /// As in names.
     pub fn as_str(self) -> &'static str {
@@ -86,7 +92,9 @@ impl Measure {
 impl LimitName {
     /// Every limit.
     pub fn all() -> impl Iterator<Item = LimitName> {
-        Limited::ALL.into_iter().flat_map(|limited| Measure::ALL.map(|measure| LimitName { limited, measure }))
+        Limited::ALL
+            .into_iter()
+            .flat_map(|limited| Measure::ALL.map(|measure| LimitName { limited, measure }))
     }
 }
 
@@ -104,15 +112,22 @@ pub struct LimitNameError {
 }
 
 fn every_name() -> String {
-    LimitName::all().map(|name| name.to_string()).collect::<Vec<_>>().join(", ")
+    LimitName::all()
+        .map(|name| name.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl FromStr for LimitName {
     type Err = LimitNameError;
 
     fn from_str(text: &str) -> Result<LimitName, LimitNameError> {
-        let error = || LimitNameError { text: text.escape_debug().to_string() };
-        LimitName::all().find(|name| name.to_string() == text).ok_or_else(error)
+        let error = || LimitNameError {
+            text: text.escape_debug().to_string(),
+        };
+        LimitName::all()
+            .find(|name| name.to_string() == text)
+            .ok_or_else(error)
     }
 }
 
@@ -122,14 +137,28 @@ mod tests {
 
     #[test]
     fn names() {
-        assert_eq!("disruptive-domain-percent".parse::<LimitName>().unwrap().to_string(), "disruptive-domain-percent");
+        assert_eq!(
+            "disruptive-domain-percent"
+                .parse::<LimitName>()
+                .unwrap()
+                .to_string(),
+            "disruptive-domain-percent"
+        );
         assert!("all".parse::<LimitName>().is_err());
     }
 
     #[test]
     fn a_share_of_few_is_at_least_one() {
         let allowed = |percent, nodes| Measure::Percent.allows(percent, nodes);
-        assert_eq!([allowed(20, 3), allowed(20, 10), allowed(20, 5_000), allowed(0, 5_000)], [1, 2, 1_000, 0]);
+        assert_eq!(
+            [
+                allowed(20, 3),
+                allowed(20, 10),
+                allowed(20, 5_000),
+                allowed(0, 5_000)
+            ],
+            [1, 2, 1_000, 0]
+        );
         assert_eq!(Measure::Count.allows(0, 3), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! The validated nouns that every room speaks in.
 //!
-//! Pure values without serde and without Kubernetes' wire formats: what is built here is valid, whoever built it.
+//! Pure values without serde and without Kubernetes' wire formats: what is built here is valid,
+//! whoever built it.
 
 mod count;
 mod finding;
@@ -21,7 +22,9 @@ pub use finding_group::{FindingGroup, grouped};
 pub use hazard::Hazard;
 pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
-pub use name::{AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours};
+pub use name::{
+    AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours,
+};
 pub use near_name::NearNames;
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};

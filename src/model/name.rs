@@ -11,7 +11,9 @@ pub const OWNER_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "cilium-i
 
 /// Whether an object with these labels is ours.
 pub fn is_ours(labels: &Labels) -> bool {
-    labels.get(OWNER_LABEL.0).is_some_and(|owner| owner == OWNER_LABEL.1)
+    labels
+        .get(OWNER_LABEL.0)
+        .is_some_and(|owner| owner == OWNER_LABEL.1)
 }
 
 /// A text that is no Kubernetes object name.
@@ -35,7 +37,9 @@ fn check(text: &str) -> Result<(), NameError> {
     if text.len() <= 253 && text.split('.').all(part_is_fine) {
         Ok(())
     } else {
-        Err(NameError { text: text.to_owned() })
+        Err(NameError {
+            text: text.to_owned(),
+        })
     }
 }
 
@@ -99,7 +103,10 @@ pub struct ServiceName {
 impl ServiceName {
     /// The Service of that name in that namespace.
     pub fn new(namespace: &str, name: &str) -> ServiceName {
-        ServiceName { namespace: namespace.into(), name: name.into() }
+        ServiceName {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// The namespace.
@@ -118,7 +125,9 @@ impl FromStr for ServiceName {
 
     /// Reads `namespace/name`.
     fn from_str(text: &str) -> Result<ServiceName, NameError> {
-        let (namespace, name) = text.split_once('/').ok_or_else(|| NameError { text: text.to_owned() })?;
+        let (namespace, name) = text.split_once('/').ok_or_else(|| NameError {
+            text: text.to_owned(),
+        })?;
         check(namespace)?;
         check(name)?;
         Ok(ServiceName::new(namespace, name))
@@ -143,22 +152,34 @@ pub struct ObjectRef {
 impl ObjectRef {
     /// A Node.
     pub fn node(name: &NodeName) -> ObjectRef {
-        ObjectRef { kind: "Node", name: name.to_string() }
+        ObjectRef {
+            kind: "Node",
+            name: name.to_string(),
+        }
     }
 
     /// An `IPPool`.
     pub fn pool(name: &PoolName) -> ObjectRef {
-        ObjectRef { kind: "IPPool", name: name.to_string() }
+        ObjectRef {
+            kind: "IPPool",
+            name: name.to_string(),
+        }
     }
 
     /// A `CiliumLoadBalancerIPPool`, whatever its name.
     pub fn address_pool(name: &str) -> ObjectRef {
-        ObjectRef { kind: "CiliumLoadBalancerIPPool", name: name.to_owned() }
+        ObjectRef {
+            kind: "CiliumLoadBalancerIPPool",
+            name: name.to_owned(),
+        }
     }
 
     /// A Service.
     pub fn service(name: &ServiceName) -> ObjectRef {
-        ObjectRef { kind: "Service", name: name.to_string() }
+        ObjectRef {
+            kind: "Service",
+            name: name.to_string(),
+        }
     }
 }
 
@@ -177,7 +198,18 @@ mod tests {
         for good in ["a", "worker-7", "ip-10-0-0-1.eu.compute.internal", "0"] {
             assert!(good.parse::<NodeName>().is_ok(), "{good}");
         }
-        for bad in ["", "-a", "a-", "A", "a..b", "a_b", "a/b", "\u{1b}[31m", "ä", &"a".repeat(254)] {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a..b",
+            "a_b",
+            "a/b",
+            "\u{1b}[31m",
+            "ä",
+            &"a".repeat(254),
+        ] {
             assert!(bad.parse::<NodeName>().is_err(), "{bad}");
         }
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-/// Known names, searchable for one that differs by a slip. A search costs what the name is long, however many names are known.
+/// Known names, searchable for one that differs by a slip. A search costs what the name is long,
+/// however many names are known.
 pub struct NearNames<'k> {
     known: Vec<&'k str>,
-    /// Hash of each variant and place of its name, sorted: two names that differ by one edit have a variant in common. Names
-    /// of one hash are compared before they count.
+    /// Hash of each variant and place of its name, sorted: two names that differ by one edit have a
+    /// variant in common. Names of one hash are compared before they count.
     by_variant: Vec<(u64, usize)>,
 }
 
@@ -15,30 +16,49 @@ impl<'k> NearNames<'k> {
     pub fn new(known: impl IntoIterator<Item = &'k str>) -> NearNames<'k> {
         let known: Vec<&str> = known.into_iter().collect();
         let places = known.iter().enumerate();
-        let mut by_variant: Vec<(u64, usize)> =
-            places.flat_map(|(place, name)| variants(name).into_iter().map(move |variant| (variant, place))).collect();
+        let mut by_variant: Vec<(u64, usize)> = places
+            .flat_map(|(place, name)| {
+                variants(name)
+                    .into_iter()
+                    .map(move |variant| (variant, place))
+            })
+            .collect();
         by_variant.sort_unstable();
         NearNames { known, by_variant }
     }
 
-    /// The first known name from which `given` differs by case or by one letter that is missing, added, changed or swapped with its
-    /// neighbour. Differences in numbering do not count: `worker-8` may well be meant beside `worker-7`, and `rack-b` beside `rack-a`.
+    /// The first known name from which `given` differs by case or by one letter that is missing,
+    /// added, changed or swapped with its neighbour. Differences in numbering do not count:
+    /// `worker-8` may well be meant beside `worker-7`, and `rack-b` beside `rack-a`.
     pub fn of(&self, given: &str) -> Option<&'k str> {
-        let places: BTreeSet<usize> = variants(given).into_iter().flat_map(|variant| self.places(variant)).collect();
-        let mut candidates = places.into_iter().filter_map(|place| self.known.get(place).copied());
+        let places: BTreeSet<usize> = variants(given)
+            .into_iter()
+            .flat_map(|variant| self.places(variant))
+            .collect();
+        let mut candidates = places
+            .into_iter()
+            .filter_map(|place| self.known.get(place).copied());
         candidates.find(|known| is_slip(given.as_bytes(), known.as_bytes()))
     }
 
     fn places(&self, variant: u64) -> impl Iterator<Item = usize> {
-        let start = self.by_variant.partition_point(|(other, _)| *other < variant);
-        self.by_variant[start..].iter().take_while(move |(other, _)| *other == variant).map(|(_, place)| *place)
+        let start = self
+            .by_variant
+            .partition_point(|(other, _)| *other < variant);
+        self.by_variant[start..]
+            .iter()
+            .take_while(move |(other, _)| *other == variant)
+            .map(|(_, place)| *place)
     }
 }
 
 /// Hashes of a name and of what is left of it without each of its letters, whatever their case.
 fn variants(name: &str) -> BTreeSet<u64> {
     const BASE: u64 = 0x0000_0100_0000_01b3;
-    let letters: Vec<u64> = name.bytes().map(|byte| u64::from(byte.to_ascii_lowercase()) + 1).collect();
+    let letters: Vec<u64> = name
+        .bytes()
+        .map(|byte| u64::from(byte.to_ascii_lowercase()) + 1)
+        .collect();
     let add = |hash: u64, letter: &u64| hash.wrapping_mul(BASE).wrapping_add(*letter);
     let whole = letters.iter().fold(0, add);
     let mut variants = BTreeSet::from([whole]);
@@ -56,7 +76,9 @@ fn variants(name: &str) -> BTreeSet<u64> {
 
 /// Of an odd number, modulo 2⁶⁴: each step of Newton's method doubles the bits that are right.
 fn inverse_of(odd: u64) -> u64 {
-    (0..6).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))))
+    (0..6).fold(odd, |inverse, _| {
+        inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)))
+    })
 }
 
 fn is_slip(given: &[u8], known: &[u8]) -> bool {
@@ -67,10 +89,22 @@ fn is_slip(given: &[u8], known: &[u8]) -> bool {
         return true;
     }
     let before = given.iter().zip(known).take_while(|(a, b)| a == b).count();
-    let (given, known, edge) = (&given[before..], &known[before..], before.checked_sub(1).map(|at| given[at]));
-    let behind = given.iter().rev().zip(known.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (given, known, edge) = (
+        &given[before..],
+        &known[before..],
+        before.checked_sub(1).map(|at| given[at]),
+    );
+    let behind = given
+        .iter()
+        .rev()
+        .zip(known.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
     let next = given.get(given.len() - behind).copied();
-    let (given, known) = (&given[..given.len() - behind], &known[..known.len() - behind]);
+    let (given, known) = (
+        &given[..given.len() - behind],
+        &known[..known.len() - behind],
+    );
     let is_one_edit = match (given, known) {
         ([_], []) | ([], [_]) | ([_], [_]) => true,
         ([a, b], [c, d]) => a == d && b == c,
@@ -82,7 +116,10 @@ fn is_slip(given: &[u8], known: &[u8]) -> bool {
 /// Whether only digits differ, or a letter that stands alone between its neighbours.
 fn is_numbering(given: &[u8], known: &[u8], neighbours: [Option<u8>; 2]) -> bool {
     let mut changed = given.iter().chain(known);
-    let is_alone = neighbours.iter().flatten().all(|next| !next.is_ascii_alphabetic());
+    let is_alone = neighbours
+        .iter()
+        .flatten()
+        .all(|next| !next.is_ascii_alphabetic());
     let is_letter = changed.clone().all(u8::is_ascii_alphabetic);
     changed.all(u8::is_ascii_digit) || given.len().max(known.len()) == 1 && is_letter && is_alone
 }
@@ -105,7 +142,11 @@ mod tests {
             ("n0de", "node"),
             ("shop/webb", "shop/web"),
         ] {
-            assert_eq!(NearNames::new(["other", known]).of(given), Some(known), "{given}");
+            assert_eq!(
+                NearNames::new(["other", known]).of(given),
+                Some(known),
+                "{given}"
+            );
         }
     }
 
@@ -128,16 +169,22 @@ mod tests {
         }
     }
 
-    /// With many names and short letters, so that hashes meet: the same as comparing with each of them.
+    /// With many names and short letters, so that hashes meet: the same as comparing with each of
+    /// them.
     #[test]
     fn the_index_finds_what_comparing_with_all_finds() {
         let mut random = fastrand::Rng::with_seed(8);
-        let mut name =
-            || (0..random.usize(0..7)).filter_map(|_| random.choice(*b"abAB-1").map(char::from)).collect::<String>();
+        let mut name = || {
+            (0..random.usize(0..7))
+                .filter_map(|_| random.choice(*b"abAB-1").map(char::from))
+                .collect::<String>()
+        };
         let known: Vec<String> = (0..400).map(|_| name()).collect();
         let index = NearNames::new(known.iter().map(String::as_str));
         for given in (0..2_000).map(|_| name()) {
-            let first = known.iter().find(|known| is_slip(given.as_bytes(), known.as_bytes()));
+            let first = known
+                .iter()
+                .find(|known| is_slip(given.as_bytes(), known.as_bytes()));
             assert_eq!(index.of(&given), first.map(String::as_str), "{given}");
         }
     }
@@ -145,12 +192,19 @@ mod tests {
     /// A comparison of each with each takes a minute here.
     #[test]
     fn tens_of_thousands_of_names_are_no_matter() {
-        let names = |prefix: &str| (0..50_000).map(|number| format!("{prefix}-{number}.example")).collect::<Vec<_>>();
+        let names = |prefix: &str| {
+            (0..50_000)
+                .map(|number| format!("{prefix}-{number}.example"))
+                .collect::<Vec<_>>()
+        };
         let (given, known) = (names("wrkr"), names("worker"));
         let index = NearNames::new(known.iter().map(String::as_str));
         let begun = std::time::Instant::now();
         assert_eq!(given.iter().filter_map(|given| index.of(given)).count(), 0);
-        assert_eq!(index.of("wroker-49999.example"), Some("worker-49999.example"));
+        assert_eq!(
+            index.of("wroker-49999.example"),
+            Some("worker-49999.example")
+        );
         assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
 }

@@ -13,7 +13,10 @@ pub struct PerFamily<T> {
 
 impl<T> PerFamily<T> {
     /// Neither family has a value.
-    pub const NONE: PerFamily<T> = PerFamily { ipv4: None, ipv6: None };
+    pub const NONE: PerFamily<T> = PerFamily {
+        ipv4: None,
+        ipv6: None,
+    };
 
     /// The value of one family.
     pub fn get(&self, family: Family) -> Option<&T> {
@@ -38,7 +41,9 @@ impl<T> PerFamily<T> {
 
     /// The families that have a value.
     pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
-        Family::BOTH.into_iter().filter(|family| self.get(*family).is_some())
+        Family::BOTH
+            .into_iter()
+            .filter(|family| self.get(*family).is_some())
     }
 
     /// Whether neither family has a value.

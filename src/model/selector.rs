@@ -30,7 +30,9 @@ pub struct Requirement {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
     /// Not a label key.
-    #[error("`{0}` is no label key: an optional DNS prefix and `/`, then at most 63 letters, digits, `-`, `_`, `.`")]
+    #[error(
+        "`{0}` is no label key: an optional DNS prefix and `/`, then at most 63 letters, digits, `-`, `_`, `.`"
+    )]
     Key(String),
     /// Not a label value.
     #[error("`{0}` is no label value: at most 63 letters, digits, `-`, `_`, `.`")]
@@ -55,7 +57,10 @@ impl Requirement {
                 return Err(RequirementError::Value(bad.clone()));
             }
         }
-        Ok(Requirement { key: key.to_owned(), operator })
+        Ok(Requirement {
+            key: key.to_owned(),
+            operator,
+        })
     }
 
     /// What it asks of the label.
@@ -84,7 +89,13 @@ impl fmt::Display for Requirement {
     /// As `kubectl -l` takes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Requirement { key, operator } = self;
-        let listed = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        let listed = |values: &BTreeSet<String>| {
+            values
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         match operator {
             Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", listed(values)),
             Operator::In(values) => write!(f, "{key} in ({})", listed(values)),
@@ -101,7 +112,9 @@ fn is_label_value(text: &str) -> bool {
 
 fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
-        Some((prefix, name)) => prefix.parse::<super::NodeName>().is_ok() && is_qualified_part(name),
+        Some((prefix, name)) => {
+            prefix.parse::<super::NodeName>().is_ok() && is_qualified_part(name)
+        }
         None => is_qualified_part(text),
     }
 }
@@ -112,13 +125,17 @@ fn is_qualified_part(text: &str) -> bool {
     bytes.len() <= 63
         && edge(bytes.first())
         && edge(bytes.last())
-        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
+        && bytes
+            .iter()
+            .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
 }
 
 /// Whether no label, present or absent, meets all of these.
 fn is_impossible(operators: &[&Operator]) -> bool {
     let is_absent = operators.contains(&&Operator::DoesNotExist);
-    let is_there = operators.iter().any(|operator| matches!(operator, Operator::In(_) | Operator::Exists));
+    let is_there = operators
+        .iter()
+        .any(|operator| matches!(operator, Operator::In(_) | Operator::Exists));
     let mut allowed: Option<BTreeSet<&String>> = None;
     for operator in operators {
         if let Operator::In(values) = operator {
@@ -153,8 +170,14 @@ impl Selector {
 
     /// A selector that selects nothing, for one that cannot be read.
     pub fn nothing() -> Selector {
-        let requirement = |operator| Requirement { key: "none".to_owned(), operator };
-        Selector(vec![requirement(Operator::Exists), requirement(Operator::DoesNotExist)])
+        let requirement = |operator| Requirement {
+            key: "none".to_owned(),
+            operator,
+        };
+        Selector(vec![
+            requirement(Operator::Exists),
+            requirement(Operator::DoesNotExist),
+        ])
     }
 
     /// Whether an object with these labels is selected.
@@ -166,9 +189,11 @@ impl Selector {
     pub fn contradiction(&self) -> Option<&str> {
         // They are sorted by key.
         let mut keys = self.0.chunk_by(|one, next| one.key == next.key);
-        let operators =
-            |of_key: &[Requirement]| is_impossible(&of_key.iter().map(|one| &one.operator).collect::<Vec<_>>());
-        keys.find(|of_key| operators(of_key)).map(|of_key| of_key[0].key.as_str())
+        let operators = |of_key: &[Requirement]| {
+            is_impossible(&of_key.iter().map(|one| &one.operator).collect::<Vec<_>>())
+        };
+        keys.find(|of_key| operators(of_key))
+            .map(|of_key| of_key[0].key.as_str())
     }
 
     /// Its requirements.
@@ -205,7 +230,10 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect()
     }
 
     fn values(values: &[&str]) -> BTreeSet<String> {
@@ -222,7 +250,12 @@ mod tests {
         ];
         for (operator, expected) in cases {
             let selector = Selector::all_of([Requirement::new("rack", operator.clone()).unwrap()]);
-            let seen = [labels(&[("rack", "a")]), labels(&[("rack", "c")]), labels(&[])].map(|l| selector.matches(&l));
+            let seen = [
+                labels(&[("rack", "a")]),
+                labels(&[("rack", "c")]),
+                labels(&[]),
+            ]
+            .map(|l| selector.matches(&l));
             assert_eq!(seen, expected, "{operator:?}");
         }
     }
@@ -230,24 +263,52 @@ mod tests {
     #[test]
     fn contradictions() {
         let of = |operators: &[Operator]| {
-            let requirement = |operator: &Operator| Requirement::new("a", operator.clone()).unwrap();
-            Selector::all_of(operators.iter().map(requirement)).contradiction().map(str::to_owned)
+            let requirement =
+                |operator: &Operator| Requirement::new("a", operator.clone()).unwrap();
+            Selector::all_of(operators.iter().map(requirement))
+                .contradiction()
+                .map(str::to_owned)
         };
-        let (one, two) = (Operator::In(values(&["x"])), Operator::In(values(&["y", "z"])));
+        let (one, two) = (
+            Operator::In(values(&["x"])),
+            Operator::In(values(&["y", "z"])),
+        );
         let impossible = Some("a".to_owned());
         assert_eq!(of(&[one.clone(), two.clone()]), impossible);
-        assert_eq!(of(&[one.clone(), Operator::NotIn(values(&["x", "q"]))]), impossible);
+        assert_eq!(
+            of(&[one.clone(), Operator::NotIn(values(&["x", "q"]))]),
+            impossible
+        );
         assert_eq!(of(&[Operator::Exists, Operator::DoesNotExist]), impossible);
-        assert_eq!(of(&[two.clone(), Operator::NotIn(values(&["y"])), Operator::Exists]), None);
-        assert_eq!(of(&[Operator::DoesNotExist, Operator::NotIn(values(&["y"]))]), None);
+        assert_eq!(
+            of(&[
+                two.clone(),
+                Operator::NotIn(values(&["y"])),
+                Operator::Exists
+            ]),
+            None
+        );
+        assert_eq!(
+            of(&[Operator::DoesNotExist, Operator::NotIn(values(&["y"]))]),
+            None
+        );
         assert_eq!(Selector::nothing().contradiction(), Some("none"));
     }
 
     #[test]
     fn faulty_requirements() {
         assert!(Requirement::new("topology.kubernetes.io/zone", Operator::Exists).is_ok());
-        assert!(matches!(Requirement::new("a/b/c", Operator::Exists), Err(RequirementError::Key(_))));
-        assert!(matches!(Requirement::new("a", Operator::In(values(&[]))), Err(RequirementError::NoValues(_))));
-        assert!(matches!(Requirement::new("a", Operator::In(values(&["-"]))), Err(RequirementError::Value(_))));
+        assert!(matches!(
+            Requirement::new("a/b/c", Operator::Exists),
+            Err(RequirementError::Key(_))
+        ));
+        assert!(matches!(
+            Requirement::new("a", Operator::In(values(&[]))),
+            Err(RequirementError::NoValues(_))
+        ));
+        assert!(matches!(
+            Requirement::new("a", Operator::In(values(&["-"]))),
+            Err(RequirementError::Value(_))
+        ));
     }
 }

@@ -56,11 +56,16 @@ impl FromStr for Waiver {
     type Err = WaiverError;
 
     fn from_str(text: &str) -> Result<Waiver, WaiverError> {
-        let count = text.strip_prefix(LOST_ADDRESSES).and_then(|rest| rest.strip_prefix('=')?.parse().ok());
+        let count = text
+            .strip_prefix(LOST_ADDRESSES)
+            .and_then(|rest| rest.strip_prefix('=')?.parse().ok());
         match count {
             Some(count) => Ok(Waiver::LostAddresses(count)),
             None if text == LAST_ADDRESS_POOLS => Ok(Waiver::LastAddressPools),
-            None => text.parse().map(Waiver::Limit).map_err(|limit| WaiverError { limit }),
+            None => text
+                .parse()
+                .map(Waiver::Limit)
+                .map_err(|limit| WaiverError { limit }),
         }
     }
 }
@@ -74,7 +79,12 @@ mod tests {
         for text in ["release-percent", "lost-addresses=3", "last-address-pools"] {
             assert_eq!(text.parse::<Waiver>().unwrap().to_string(), text);
         }
-        for text in ["lost-addresses", "lost-addresses=-1", "lost-addresses=all", "everything"] {
+        for text in [
+            "lost-addresses",
+            "lost-addresses=-1",
+            "lost-addresses=all",
+            "everything",
+        ] {
             assert!(text.parse::<Waiver>().is_err(), "{text}");
         }
     }

@@ -1,7 +1,9 @@
-//! An address as text, by the one rule for IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2): `::ffff:10.0.0.1` is 10.0.0.1.
+//! An address as text, by the one rule for IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2):
+//! `::ffff:10.0.0.1` is 10.0.0.1.
 //!
-//! Go's `net` package, and with it kubelet and Cilium's datapath, takes the two for one address; Go's `netip`, with which Cilium's
-//! LB-IPAM reads, takes them for two. Taking them for one never gives an address that something else may have.
+//! Go's `net` package, and with it kubelet and Cilium's datapath, takes the two for one address;
+//! Go's `netip`, with which Cilium's LB-IPAM reads, takes them for two. Taking them for one never
+//! gives an address that something else may have.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -40,7 +42,9 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        text.parse::<IpAddr>().map(Address::from).map_err(|_| AddressError(text.to_owned()))
+        text.parse::<IpAddr>()
+            .map(Address::from)
+            .map_err(|_| AddressError(text.to_owned()))
     }
 }
 
@@ -52,7 +56,11 @@ impl fmt::Display for Address {
 
 /// Whether an address, a CIDR or a range is written with an IPv4-mapped address.
 pub fn is_written_as_mapped(text: &str) -> bool {
-    let is_mapped = |text: &str| text.trim().parse::<Ipv6Addr>().is_ok_and(|v6| v6.to_ipv4_mapped().is_some());
+    let is_mapped = |text: &str| {
+        text.trim()
+            .parse::<Ipv6Addr>()
+            .is_ok_and(|v6| v6.to_ipv4_mapped().is_some())
+    };
     match text.split_once('/') {
         Some((address, _)) => is_mapped(address),
         None => text.split('-').any(is_mapped),
@@ -65,7 +73,12 @@ mod tests {
 
     #[test]
     fn a_mapped_address_is_the_ipv4_address_that_it_embeds() {
-        for text in ["10.0.0.1", "::ffff:10.0.0.1", "::FFFF:a00:1", "0:0:0:0:0:ffff:10.0.0.1"] {
+        for text in [
+            "10.0.0.1",
+            "::ffff:10.0.0.1",
+            "::FFFF:a00:1",
+            "0:0:0:0:0:ffff:10.0.0.1",
+        ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), "10.0.0.1", "{text}");
             assert_eq!(is_written_as_mapped(text), text != "10.0.0.1", "{text}");
@@ -73,13 +86,24 @@ mod tests {
         // IPv4-compatible addresses and NAT64 are not mapped.
         for text in ["::10.0.0.1", "64:ff9b::10.0.0.1", "::fffe:10.0.0.1"] {
             let address: Address = text.parse().unwrap();
-            assert!(IpAddr::from(address).is_ipv6() && !is_written_as_mapped(text), "{text}");
+            assert!(
+                IpAddr::from(address).is_ipv6() && !is_written_as_mapped(text),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn texts_that_are_not_addresses() {
-        for text in ["", "10.0.0", "10.0.0.1/32", "010.0.0.1", "::ffff:010.0.0.1", "fe80::1%eth0", " 10.0.0.1"] {
+        for text in [
+            "",
+            "10.0.0",
+            "10.0.0.1/32",
+            "010.0.0.1",
+            "::ffff:010.0.0.1",
+            "fe80::1%eth0",
+            " 10.0.0.1",
+        ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

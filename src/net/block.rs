@@ -40,7 +40,9 @@ impl Family {
     /// The address with this number; bits beyond the family's length are dropped.
     pub(super) fn address(self, number: u128) -> IpAddr {
         match self {
-            Family::Ipv4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX))),
+            Family::Ipv4 => IpAddr::V4(Ipv4Addr::from_bits(
+                u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX),
+            )),
             Family::Ipv6 => IpAddr::V6(Ipv6Addr::from_bits(number)),
         }
     }
@@ -62,7 +64,8 @@ pub(super) fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// An aligned CIDR: no host bits, not `/0`, not IPv4-mapped. Text that is IPv4-mapped is read as the IPv4 CIDR that it embeds.
+/// An aligned CIDR: no host bits, not `/0`, not IPv4-mapped. Text that is IPv4-mapped is read as
+/// the IPv4 CIDR that it embeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(IpNet);
 
@@ -102,11 +105,12 @@ pub enum BlockError {
 }
 
 impl Block {
-    /// Reads a CIDR as a live object shows it, with the meaning of Go's `net.ParseCIDR`, which Kubernetes and Cilium read it
-    /// with: host bits are cut off.
+    /// Reads a CIDR as a live object shows it, with the meaning of Go's `net.ParseCIDR`, which
+    /// Kubernetes and Cilium read it with: host bits are cut off.
     ///
     /// # Errors
-    /// What Go would not read either, the whole address space, and a mapped CIDR without an IPv4 meaning.
+    /// What Go would not read either, the whole address space, and a mapped CIDR without an IPv4
+    /// meaning.
     pub fn lenient(text: &str) -> Result<Block, BlockError> {
         match Block::read(text) {
             Err(BlockError::HostBits { aligned, .. }) => Ok(aligned),
@@ -116,25 +120,34 @@ impl Block {
 
     /// The block of `size` that starts at an address number which is a multiple of that size.
     pub(super) fn from_aligned(first: u128, size: BlockSize) -> Block {
-        debug_assert!(Block::at(first, size).is_some(), "a block cannot be misaligned");
+        debug_assert!(
+            Block::at(first, size).is_some(),
+            "a block cannot be misaligned"
+        );
         let address = size.family().address(first);
         Block(IpNet::new_assert(address, size.prefix_len()))
     }
 
-    /// The largest blocks of it that share no address with `taken`, by address; none smaller than `smallest`.
+    /// The largest blocks of it that share no address with `taken`, by address; none smaller than
+    /// `smallest`.
     pub fn without(self, taken: &[Range], smallest: BlockSize) -> Vec<Block> {
         let range = self.range();
         let mut touching = taken.iter().filter(|taken| taken.overlaps(&range));
-        let Some(first) = touching.next() else { return vec![self] };
+        let Some(first) = touching.next() else {
+            return vec![self];
+        };
         if first.contains(&range) || self.prefix_len() >= smallest.prefix_len() {
             return Vec::new();
         }
         let length = self.prefix_len() + 1;
         let halves = self.0.subnets(length).into_iter().flatten().map(Block);
-        halves.flat_map(|half| half.without(taken, smallest)).collect()
+        halves
+            .flat_map(|half| half.without(taken, smallest))
+            .collect()
     }
 
-    /// The block of `size` that starts at the given address number; `None` when it would be misaligned.
+    /// The block of `size` that starts at the given address number; `None` when it would be
+    /// misaligned.
     pub(crate) fn at(first: u128, size: BlockSize) -> Option<Block> {
         let address = size.family().address(first);
         let net = IpNet::new(address, size.prefix_len()).ok()?;
@@ -153,7 +166,10 @@ impl Block {
 
     /// The size of this block.
     pub fn size(self) -> BlockSize {
-        BlockSize { family: self.family(), prefix_len: self.prefix_len() }
+        BlockSize {
+            family: self.family(),
+            prefix_len: self.prefix_len(),
+        }
     }
 
     /// All addresses of the block.
@@ -180,10 +196,13 @@ impl Block {
 impl FromStr for Block {
     type Err = BlockError;
 
-    /// Numbers with leading zeros are refused, as Go's netip refuses them, with which Cilium reads: to some they are octal.
+    /// Numbers with leading zeros are refused, as Go's netip refuses them, with which Cilium reads:
+    /// to some they are octal.
     fn from_str(text: &str) -> Result<Block, BlockError> {
         if has_leading_zeros(text) {
-            return Err(BlockError::NotACidr { text: text.to_owned() });
+            return Err(BlockError::NotACidr {
+                text: text.to_owned(),
+            });
         }
         Block::read(text)
     }
@@ -192,7 +211,9 @@ impl FromStr for Block {
 /// Whether an IPv4 number or the prefix length begins with a zero that it does not need.
 fn has_leading_zeros(text: &str) -> bool {
     let is_padded = |number: &str| number.len() > 1 && number.starts_with('0');
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     // IPv6 may end in an IPv4 address, and has hexadecimal numbers otherwise.
     let ipv4 = address.rsplit(':').next().filter(|last| last.contains('.'));
     is_padded(length) || ipv4.is_some_and(|ipv4| ipv4.split('.').any(is_padded))
@@ -200,24 +221,37 @@ fn has_leading_zeros(text: &str) -> bool {
 
 impl Block {
     fn read(text: &str) -> Result<Block, BlockError> {
-        let written: IpNet = text.parse().map_err(|_| BlockError::NotACidr { text: text.to_owned() })?;
-        let net = unmapped(written)
-            .ok_or_else(|| BlockError::MappedIpv4 { text: text.to_owned(), literal: range_of(&written) })?;
+        let written: IpNet = text.parse().map_err(|_| BlockError::NotACidr {
+            text: text.to_owned(),
+        })?;
+        let net = unmapped(written).ok_or_else(|| BlockError::MappedIpv4 {
+            text: text.to_owned(),
+            literal: range_of(&written),
+        })?;
         if net.prefix_len() == 0 {
-            return Err(BlockError::Everything { text: text.to_owned(), family: Family::of(net.addr()) });
+            return Err(BlockError::Everything {
+                text: text.to_owned(),
+                family: Family::of(net.addr()),
+            });
         }
         if net.network() == net.addr() {
             Ok(Block(net))
         } else {
-            Err(BlockError::HostBits { text: text.to_owned(), aligned: Block(net.trunc()) })
+            Err(BlockError::HostBits {
+                text: text.to_owned(),
+                aligned: Block(net.trunc()),
+            })
         }
     }
 }
 
-/// The CIDR with an IPv4-mapped address replaced by the IPv4 address; `None` where a prefix shorter than /96 leaves none.
+/// The CIDR with an IPv4-mapped address replaced by the IPv4 address; `None` where a prefix shorter
+/// than /96 leaves none.
 pub fn unmapped(net: IpNet) -> Option<IpNet> {
     let IpNet::V6(v6) = net else { return Some(net) };
-    let Some(embedded) = v6.addr().to_ipv4_mapped() else { return Some(net) };
+    let Some(embedded) = v6.addr().to_ipv4_mapped() else {
+        return Some(net);
+    };
     let length = v6.prefix_len().checked_sub(96)?;
     Ipv4Net::new(embedded, length).ok().map(IpNet::V4)
 }
@@ -226,7 +260,11 @@ fn range_of(net: &IpNet) -> Range {
     let family = Family::of(net.addr());
     let host_bits = family.bits() - net.prefix_len();
     let first = number(net.network());
-    let last = if host_bits == 128 { u128::MAX } else { first | ((1u128 << host_bits) - 1) };
+    let last = if host_bits == 128 {
+        u128::MAX
+    } else {
+        first | ((1u128 << host_bits) - 1)
+    };
     Range::from_numbers(family, first, last)
 }
 
@@ -262,7 +300,10 @@ impl BlockSize {
     /// A prefix length of 0, or longer than an address of the family.
     pub fn new(family: Family, prefix_len: u64) -> Result<BlockSize, BlockSizeError> {
         match u8::try_from(prefix_len) {
-            Ok(length) if length >= 1 && length <= family.bits() => Ok(BlockSize { family, prefix_len: length }),
+            Ok(length) if length >= 1 && length <= family.bits() => Ok(BlockSize {
+                family,
+                prefix_len: length,
+            }),
             _ => Err(BlockSizeError { family, prefix_len }),
         }
     }
@@ -296,7 +337,13 @@ mod tests {
     #[test]
     fn a_block_cannot_be_misaligned() {
         let aligned: Block = "10.0.0.0/24".parse().unwrap();
-        assert_eq!("10.0.0.7/24".parse::<Block>(), Err(BlockError::HostBits { text: "10.0.0.7/24".into(), aligned }));
+        assert_eq!(
+            "10.0.0.7/24".parse::<Block>(),
+            Err(BlockError::HostBits {
+                text: "10.0.0.7/24".into(),
+                aligned
+            })
+        );
         assert_eq!(Block::lenient("10.0.0.7/24"), Ok(aligned));
         assert_eq!(Block::at(1, aligned.size()), None);
     }
@@ -304,8 +351,11 @@ mod tests {
     #[test]
     fn a_mapped_cidr_is_the_ipv4_cidr_that_it_embeds() {
         for length in 1..=32u8 {
-            let ipv4: Block =
-                IpNet::new_assert(Ipv4Addr::new(10, 77, 3, 201).into(), length).trunc().to_string().parse().unwrap();
+            let ipv4: Block = IpNet::new_assert(Ipv4Addr::new(10, 77, 3, 201).into(), length)
+                .trunc()
+                .to_string()
+                .parse()
+                .unwrap();
             let text = format!("::ffff:{}/{}", IpNet::from(ipv4).addr(), length + 96);
             assert_eq!(text.parse::<Block>(), Ok(ipv4), "{text}");
             let unaligned = format!("::ffff:10.77.3.201/{}", length + 96);
@@ -313,9 +363,18 @@ mod tests {
         }
         for length in 0..96u8 {
             let text = format!("::ffff:10.0.0.0/{length}");
-            assert!(matches!(Block::lenient(&text), Err(BlockError::MappedIpv4 { .. })), "{text}");
+            assert!(
+                matches!(Block::lenient(&text), Err(BlockError::MappedIpv4 { .. })),
+                "{text}"
+            );
         }
-        assert!(matches!("::ffff:0:0/96".parse::<Block>(), Err(BlockError::Everything { family: Family::Ipv4, .. })));
+        assert!(matches!(
+            "::ffff:0:0/96".parse::<Block>(),
+            Err(BlockError::Everything {
+                family: Family::Ipv4,
+                ..
+            })
+        ));
     }
 
     #[test]
@@ -343,7 +402,10 @@ mod tests {
     #[test]
     fn ranges_of_blocks_reach_both_ends_of_the_address_space() {
         let last: Block = "ffff:ffff:ffff:ffff::/64".parse().unwrap();
-        assert_eq!(last.range().last().to_string(), "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
+        assert_eq!(
+            last.range().last().to_string(),
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+        );
         let half: Block = "8000::/1".parse().unwrap();
         assert!(half.contains(last) && half.overlaps(last) && !last.contains(half));
     }
@@ -354,13 +416,23 @@ mod tests {
         let size = BlockSize::new(Family::Ipv4, 26).unwrap();
         let left = |taken: &[&str]| {
             let taken: Vec<Range> = taken.iter().map(|text| block(text).range()).collect();
-            block("10.0.0.0/23").without(&taken, size).iter().map(ToString::to_string).collect::<Vec<_>>()
+            block("10.0.0.0/23")
+                .without(&taken, size)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
         };
         assert_eq!(left(&[]), ["10.0.0.0/23"]);
         assert_eq!(left(&["10.0.0.0/22"]), [""; 0]);
         assert_eq!(left(&["10.0.1.0/24"]), ["10.0.0.0/24"]);
         // A part of a block is the whole block.
-        assert_eq!(left(&["10.0.0.65/32"]), ["10.0.0.0/26", "10.0.0.128/25", "10.0.1.0/24"]);
-        assert_eq!(left(&["10.0.0.0/25", "10.0.1.128/27"]), ["10.0.0.128/25", "10.0.1.0/25", "10.0.1.192/26"]);
+        assert_eq!(
+            left(&["10.0.0.65/32"]),
+            ["10.0.0.0/26", "10.0.0.128/25", "10.0.1.0/24"]
+        );
+        assert_eq!(
+            left(&["10.0.0.0/25", "10.0.1.128/27"]),
+            ["10.0.0.128/25", "10.0.1.0/25", "10.0.1.192/26"]
+        );
     }
 }

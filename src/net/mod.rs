@@ -1,7 +1,7 @@
 //! Arithmetic on addresses: blocks, block sizes, ranges and the free slots inside a range.
 //!
-//! Knows nothing of Kubernetes, pools or nodes. Every overlap question in the product is answered here, on numbers and
-//! never on strings.
+//! Knows nothing of Kubernetes, pools or nodes. Every overlap question in the product is answered
+//! here, on numbers and never on strings.
 
 mod address;
 mod block;
@@ -10,5 +10,7 @@ mod slots;
 
 pub use address::{Address, AddressError, is_written_as_mapped};
 pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family, unmapped};
-pub use range::{Range, RangeError, RangeIndex, covers, largest_gap, merge, overlapping_pairs, touching};
+pub use range::{
+    Range, RangeError, RangeIndex, covers, largest_gap, merge, overlapping_pairs, touching,
+};
 pub use slots::Slots;

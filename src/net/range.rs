@@ -44,14 +44,26 @@ pub enum RangeError {
 impl Range {
     /// Every address of a family.
     pub fn whole(family: Family) -> Range {
-        let last = if family.bits() == 128 { u128::MAX } else { (1u128 << family.bits()) - 1 };
-        Range { family, first: 0, last }
+        let last = if family.bits() == 128 {
+            u128::MAX
+        } else {
+            (1u128 << family.bits()) - 1
+        };
+        Range {
+            family,
+            first: 0,
+            last,
+        }
     }
 
     /// `first` must not be behind `last`; both must fit the family.
     pub(super) fn from_numbers(family: Family, first: u128, last: u128) -> Range {
         debug_assert!(first <= last, "a range is not backwards");
-        Range { family, first, last }
+        Range {
+            family,
+            first,
+            last,
+        }
     }
 
     /// Address family.
@@ -90,8 +102,13 @@ impl Range {
 
     /// The addresses that both have.
     pub fn intersection(&self, other: &Range) -> Option<Range> {
-        self.overlaps(other)
-            .then(|| Range::from_numbers(self.family, self.first.max(other.first), self.last.min(other.last)))
+        self.overlaps(other).then(|| {
+            Range::from_numbers(
+                self.family,
+                self.first.max(other.first),
+                self.last.min(other.last),
+            )
+        })
     }
 
     /// By what ranges are sorted.
@@ -102,10 +119,12 @@ impl Range {
     /// The addresses of this range in front of another one.
     pub fn before(&self, other: &Range) -> Option<Range> {
         let last = other.first.checked_sub(1)?.min(self.last);
-        (self.family == other.family && self.first <= last).then(|| Range::from_numbers(self.family, self.first, last))
+        (self.family == other.family && self.first <= last)
+            .then(|| Range::from_numbers(self.family, self.first, last))
     }
 
-    /// The largest aligned block that fits into the range; `None` only for a range that is the whole address space.
+    /// The largest aligned block that fits into the range; `None` only for a range that is the
+    /// whole address space.
     pub fn largest_block(&self) -> Option<Block> {
         (1..=self.family.bits()).find_map(|prefix_len| {
             let size = BlockSize::new(self.family, u64::from(prefix_len)).ok()?;
@@ -120,7 +139,11 @@ impl Range {
 impl From<IpAddr> for Range {
     fn from(address: IpAddr) -> Range {
         let address = address.to_canonical();
-        Range { family: Family::of(address), first: number(address), last: number(address) }
+        Range {
+            family: Family::of(address),
+            first: number(address),
+            last: number(address),
+        }
     }
 }
 
@@ -128,8 +151,15 @@ impl FromStr for Range {
     type Err = RangeError;
 
     fn from_str(text: &str) -> Result<Range, RangeError> {
-        let not_a_range = || RangeError::NotARange { text: text.to_owned() };
-        let address = |part: &str| part.trim().parse::<Address>().map(IpAddr::from).map_err(|_| not_a_range());
+        let not_a_range = || RangeError::NotARange {
+            text: text.to_owned(),
+        };
+        let address = |part: &str| {
+            part.trim()
+                .parse::<Address>()
+                .map(IpAddr::from)
+                .map_err(|_| not_a_range())
+        };
         if text.contains('/') {
             return Ok(text.parse::<Block>()?.range());
         }
@@ -138,12 +168,20 @@ impl FromStr for Range {
         };
         let (first, last) = (address(first)?, address(last)?);
         if Family::of(first) != Family::of(last) {
-            return Err(RangeError::TwoFamilies { text: text.to_owned() });
+            return Err(RangeError::TwoFamilies {
+                text: text.to_owned(),
+            });
         }
         if number(first) > number(last) {
-            return Err(RangeError::Backwards { text: text.to_owned() });
+            return Err(RangeError::Backwards {
+                text: text.to_owned(),
+            });
         }
-        Ok(Range::from_numbers(Family::of(first), number(first), number(last)))
+        Ok(Range::from_numbers(
+            Family::of(first),
+            number(first),
+            number(last),
+        ))
     }
 }
 
@@ -163,7 +201,10 @@ pub fn merge(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut merged: Vec<Range> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match merged.last_mut() {
-            Some(before) if before.family == range.family && range.first <= before.last.saturating_add(1) => {
+            Some(before)
+                if before.family == range.family
+                    && range.first <= before.last.saturating_add(1) =>
+            {
                 before.last = before.last.max(range.last);
             }
             _ => merged.push(range),
@@ -172,7 +213,8 @@ pub fn merge(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     merged
 }
 
-/// The widest run of addresses of `within` that no range of `taken` touches. `taken` must come from [`merge`].
+/// The widest run of addresses of `within` that no range of `taken` touches. `taken` must come from
+/// [`merge`].
 pub fn largest_gap(within: &Range, taken: &[Range]) -> Option<Range> {
     let mut next = Some(within.first);
     let mut best: Option<Range> = None;
@@ -196,9 +238,12 @@ pub fn largest_gap(within: &Range, taken: &[Range]) -> Option<Range> {
     best
 }
 
-/// Every pair of items whose ranges overlap, by one sweep over the sorted ranges; for each item at most the pair with
-/// the widest-reaching item before it, which is enough to name every item that is in a conflict.
-pub fn overlapping_pairs<T: Copy + Ord>(items: impl IntoIterator<Item = (Range, T)>) -> Vec<(T, T)> {
+/// Every pair of items whose ranges overlap, by one sweep over the sorted ranges; for each item at
+/// most the pair with the widest-reaching item before it, which is enough to name every item that
+/// is in a conflict.
+pub fn overlapping_pairs<T: Copy + Ord>(
+    items: impl IntoIterator<Item = (Range, T)>,
+) -> Vec<(T, T)> {
     let mut sorted: Vec<(Range, T)> = items.into_iter().collect();
     sorted.sort_unstable();
     let mut pairs = Vec::new();
@@ -217,10 +262,14 @@ pub fn overlapping_pairs<T: Copy + Ord>(items: impl IntoIterator<Item = (Range, 
     pairs
 }
 
-/// Whether one of these ranges, or several that touch, have every address of `range`. `merged` must come from [`merge`].
+/// Whether one of these ranges, or several that touch, have every address of `range`. `merged` must
+/// come from [`merge`].
 pub fn covers(merged: &[Range], range: &Range) -> bool {
-    let behind = merged.partition_point(|one| (one.family, one.first) <= (range.family, range.first));
-    behind.checked_sub(1).is_some_and(|place| merged[place].contains(range))
+    let behind =
+        merged.partition_point(|one| (one.family, one.first) <= (range.family, range.first));
+    behind
+        .checked_sub(1)
+        .is_some_and(|place| merged[place].contains(range))
 }
 
 /// Those that share an address with `range`. `merged` must come from [`merge`].
@@ -234,7 +283,8 @@ pub fn touching<'m>(merged: &'m [Range], range: &Range) -> &'m [Range] {
 #[derive(Clone, Debug, Default)]
 pub struct RangeIndex<T> {
     sorted: Vec<(Range, T)>,
-    /// A binary tree over the places, root first: how far any range below reaches, by family and last address.
+    /// A binary tree over the places, root first: how far any range below reaches, by family and
+    /// last address.
     reach: Vec<Option<(Family, u128)>>,
 }
 
@@ -256,12 +306,18 @@ impl<T: Ord> RangeIndex<T> {
     }
 
     /// Every range that shares an address with `range`, from the highest start down.
-    pub fn overlapping<'s>(&'s self, range: &Range) -> impl Iterator<Item = &'s (Range, T)> + use<'s, T> {
+    pub fn overlapping<'s>(
+        &'s self,
+        range: &Range,
+    ) -> impl Iterator<Item = &'s (Range, T)> + use<'s, T> {
         let range = *range;
-        let end = self.sorted.partition_point(|(other, _)| (other.family, other.first) <= (range.family, range.last));
+        let end = self.sorted.partition_point(|(other, _)| {
+            (other.family, other.first) <= (range.family, range.last)
+        });
         let wanted = (range.family, range.first);
-        let places =
-            std::iter::successors(self.last_reaching(end, wanted), move |place| self.last_reaching(*place, wanted));
+        let places = std::iter::successors(self.last_reaching(end, wanted), move |place| {
+            self.last_reaching(*place, wanted)
+        });
         places.map(|place| &self.sorted[place])
     }
 
@@ -299,9 +355,18 @@ mod tests {
         assert_eq!(range("10.0.0.0-10.0.0.255").to_string(), "10.0.0.0/24");
         assert_eq!(range("10.0.0.1-10.0.0.9").to_string(), "10.0.0.1-10.0.0.9");
         assert_eq!(range("10.0.0.1").to_string(), "10.0.0.1/32");
-        assert!(matches!("10.0.0.9-10.0.0.1".parse::<Range>(), Err(RangeError::Backwards { .. })));
-        assert!(matches!("10.0.0.9-fd00::1".parse::<Range>(), Err(RangeError::TwoFamilies { .. })));
-        assert!(matches!("10.0.0.9/24".parse::<Range>(), Err(RangeError::Block(BlockError::HostBits { .. }))));
+        assert!(matches!(
+            "10.0.0.9-10.0.0.1".parse::<Range>(),
+            Err(RangeError::Backwards { .. })
+        ));
+        assert!(matches!(
+            "10.0.0.9-fd00::1".parse::<Range>(),
+            Err(RangeError::TwoFamilies { .. })
+        ));
+        assert!(matches!(
+            "10.0.0.9/24".parse::<Range>(),
+            Err(RangeError::Block(BlockError::HostBits { .. }))
+        ));
     }
 
     #[test]
@@ -315,10 +380,19 @@ mod tests {
             assert_eq!(range(text), range("10.0.0.0/24"), "{text}");
         }
         assert_eq!(range("::ffff:10.0.0.1"), range("10.0.0.1"));
-        assert!(matches!("::-::ffff:10.0.0.1".parse::<Range>(), Err(RangeError::TwoFamilies { .. })));
-        assert!(matches!("::ffff:10.0.0.9-::ffff:10.0.0.1".parse::<Range>(), Err(RangeError::Backwards { .. })));
+        assert!(matches!(
+            "::-::ffff:10.0.0.1".parse::<Range>(),
+            Err(RangeError::TwoFamilies { .. })
+        ));
+        assert!(matches!(
+            "::ffff:10.0.0.9-::ffff:10.0.0.1".parse::<Range>(),
+            Err(RangeError::Backwards { .. })
+        ));
         assert_eq!(Range::whole(Family::Ipv4), range("0.0.0.0-255.255.255.255"));
-        assert_eq!(Range::whole(Family::Ipv6), range("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"));
+        assert_eq!(
+            Range::whole(Family::Ipv6),
+            range("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+        );
     }
 
     proptest::proptest! {
@@ -337,21 +411,56 @@ mod tests {
 
     #[test]
     fn gaps() {
-        let taken = merge(["10.0.0.0/26", "10.0.0.64/26", "10.0.0.192-10.0.0.199", "fd00::/64"].map(range));
+        let taken = merge(
+            [
+                "10.0.0.0/26",
+                "10.0.0.64/26",
+                "10.0.0.192-10.0.0.199",
+                "fd00::/64",
+            ]
+            .map(range),
+        );
         assert_eq!(taken.len(), 3);
-        assert_eq!(largest_gap(&range("10.0.0.0/24"), &taken), Some(range("10.0.0.128/26")));
+        assert_eq!(
+            largest_gap(&range("10.0.0.0/24"), &taken),
+            Some(range("10.0.0.128/26"))
+        );
         assert_eq!(largest_gap(&range("10.0.0.0/25"), &taken), None);
-        assert_eq!(largest_gap(&range("192.168.0.0/24"), &taken), Some(range("192.168.0.0/24")));
+        assert_eq!(
+            largest_gap(&range("192.168.0.0/24"), &taken),
+            Some(range("192.168.0.0/24"))
+        );
     }
 
     #[test]
     fn an_index_finds_all_that_overlap() {
-        let texts = ["10.0.0.0/8", "10.0.1.0/24", "10.0.2.0/24", "10.9.0.0/16", "11.0.0.0/8", "fd00::/8"];
+        let texts = [
+            "10.0.0.0/8",
+            "10.0.1.0/24",
+            "10.0.2.0/24",
+            "10.9.0.0/16",
+            "11.0.0.0/8",
+            "fd00::/8",
+        ];
         let index = RangeIndex::new(texts.iter().map(|text| (range(text), *text)));
-        for probe in ["10.0.1.0/25", "10.0.0.0/16", "10.9.9.9", "12.0.0.0/8", "fd01::/16", "8.0.0.0/5"] {
-            let mut found: Vec<&str> = index.overlapping(&range(probe)).map(|(_, text)| *text).collect();
+        for probe in [
+            "10.0.1.0/25",
+            "10.0.0.0/16",
+            "10.9.9.9",
+            "12.0.0.0/8",
+            "fd01::/16",
+            "8.0.0.0/5",
+        ] {
+            let mut found: Vec<&str> = index
+                .overlapping(&range(probe))
+                .map(|(_, text)| *text)
+                .collect();
             found.sort_unstable();
-            let naive: Vec<&str> = texts.iter().copied().filter(|text| range(text).overlaps(&range(probe))).collect();
+            let naive: Vec<&str> = texts
+                .iter()
+                .copied()
+                .filter(|text| range(text).overlaps(&range(probe)))
+                .collect();
             assert_eq!(found, naive, "{probe}");
         }
     }
@@ -377,7 +486,15 @@ mod tests {
 
     #[test]
     fn pairs_name_every_item_in_a_conflict() {
-        let items = [("10.0.0.0/16", 1), ("10.0.1.0/24", 2), ("10.0.2.0/24", 3), ("10.1.0.0/16", 4)];
-        assert_eq!(overlapping_pairs(items.map(|(r, n)| (range(r), n))), [(1, 2), (1, 3)]);
+        let items = [
+            ("10.0.0.0/16", 1),
+            ("10.0.1.0/24", 2),
+            ("10.0.2.0/24", 3),
+            ("10.1.0.0/16", 4),
+        ];
+        assert_eq!(
+            overlapping_pairs(items.map(|(r, n)| (range(r), n))),
+            [(1, 2), (1, 3)]
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! The slots of one range: which of its equally sized blocks are free.
 //!
-//! A leaf is 4,096 slots as a bitmap with a summary word; a leaf that is wholly taken costs nothing but its place in a
-//! run of full leaves, and one that was never touched costs nothing at all. So a /48 with /64 blocks, or a /8 with
-//! /112 blocks, costs memory for what is used, and the lowest free slot is found without a walk over what is taken.
+//! A leaf is 4,096 slots as a bitmap with a summary word; a leaf that is wholly taken costs nothing
+//! but its place in a run of full leaves, and one that was never touched costs nothing at all. So a
+//! /48 with /64 blocks, or a /8 with /112 blocks, costs memory for what is used, and the lowest
+//! free slot is found without a walk over what is taken.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,7 +23,8 @@ pub struct Slots {
     /// First leaf → last leaf of each run of wholly taken leaves; runs never touch.
     full: BTreeMap<u128, u128>,
     taken: u128,
-    /// The leaf of the lowest free slot, kept out of `partial` because nearly every allocation happens in it.
+    /// The leaf of the lowest free slot, kept out of `partial` because nearly every allocation
+    /// happens in it.
     current: Option<(u128, Leaf)>,
 }
 
@@ -34,7 +36,10 @@ struct Leaf {
 }
 
 impl Leaf {
-    const EMPTY: Leaf = Leaf { words: [0; WORDS], full_words: 0 };
+    const EMPTY: Leaf = Leaf {
+        words: [0; WORDS],
+        full_words: 0,
+    };
 
     fn is_full(&self) -> bool {
         self.full_words == u64::MAX
@@ -78,7 +83,8 @@ impl Leaf {
 }
 
 impl Slots {
-    /// All slots free. `None` when a block of `size` does not fit into `range`, or is of the other family.
+    /// All slots free. `None` when a block of `size` does not fit into `range`, or is of the other
+    /// family.
     pub fn new(range: Block, size: BlockSize) -> Option<Slots> {
         if size.family() != range.family() || size.prefix_len() < range.prefix_len() {
             return None;
@@ -98,7 +104,8 @@ impl Slots {
         Some(slots)
     }
 
-    /// Marks the slots of the last leaf that lie behind the range as taken, so that no search has to know of the end.
+    /// Marks the slots of the last leaf that lie behind the range as taken, so that no search has
+    /// to know of the end.
     fn close_the_tail(&mut self) {
         let used = self.last_slot % LEAF_SLOTS + 1;
         if used < LEAF_SLOTS {
@@ -133,23 +140,35 @@ impl Slots {
         self.count() - self.taken
     }
 
-    /// Takes every slot that shares an address with `range`; what lies outside is ignored. Taking twice is harmless.
+    /// Takes every slot that shares an address with `range`; what lies outside is ignored. Taking
+    /// twice is harmless.
     pub fn take(&mut self, range: &Range) {
-        let Some((first, last)) = self.slots_of(range) else { return };
+        let Some((first, last)) = self.slots_of(range) else {
+            return;
+        };
         let (first_leaf, last_leaf) = (first / LEAF_SLOTS, last / LEAF_SLOTS);
         self.stow_current();
         if first_leaf == last_leaf {
-            self.take_in_leaf(first_leaf, (first % LEAF_SLOTS) as usize, (last % LEAF_SLOTS) as usize);
+            self.take_in_leaf(
+                first_leaf,
+                (first % LEAF_SLOTS) as usize,
+                (last % LEAF_SLOTS) as usize,
+            );
             return;
         }
-        self.take_in_leaf(first_leaf, (first % LEAF_SLOTS) as usize, LEAF_SLOTS as usize - 1);
+        self.take_in_leaf(
+            first_leaf,
+            (first % LEAF_SLOTS) as usize,
+            LEAF_SLOTS as usize - 1,
+        );
         self.take_in_leaf(last_leaf, 0, (last % LEAF_SLOTS) as usize);
         self.take_whole_leaves(first_leaf + 1, last_leaf);
     }
 
     /// How many slots share an address with `range`.
     pub fn touched_by(&self, range: &Range) -> u128 {
-        self.slots_of(range).map_or(0, |(first, last)| (last - first).saturating_add(1))
+        self.slots_of(range)
+            .map_or(0, |(first, last)| (last - first).saturating_add(1))
     }
 
     /// What the first `slots` slots that `range` touches have of it; `None` where that is nothing.
@@ -158,20 +177,39 @@ impl Slots {
         let last = last.min(first + slots.checked_sub(1)?);
         let start = self.range.numbers().0;
         let end = start + (last << self.size.host_bits()) + ((1 << self.size.host_bits()) - 1);
-        let kept = Range::from_numbers(self.range.family(), start + (first << self.size.host_bits()), end);
+        let kept = Range::from_numbers(
+            self.range.family(),
+            start + (first << self.size.host_bits()),
+            end,
+        );
         kept.intersection(range)
     }
 
     /// Whether no address of `range` lies in a taken slot.
     pub fn is_free(&self, range: &Range) -> bool {
-        let Some((first, last)) = self.slots_of(range) else { return true };
+        let Some((first, last)) = self.slots_of(range) else {
+            return true;
+        };
         let (first_leaf, last_leaf) = (first / LEAF_SLOTS, last / LEAF_SLOTS);
-        if self.full.range(..=last_leaf).next_back().is_some_and(|(_, &end)| end >= first_leaf) {
+        if self
+            .full
+            .range(..=last_leaf)
+            .next_back()
+            .is_some_and(|(_, &end)| end >= first_leaf)
+        {
             return false;
         }
         let taken_in = |(index, leaf): (u128, &Leaf)| {
-            let low = if index == first_leaf { (first % LEAF_SLOTS) as usize } else { 0 };
-            let high = if index == last_leaf { (last % LEAF_SLOTS) as usize } else { LEAF_SLOTS as usize - 1 };
+            let low = if index == first_leaf {
+                (first % LEAF_SLOTS) as usize
+            } else {
+                0
+            };
+            let high = if index == last_leaf {
+                (last % LEAF_SLOTS) as usize
+            } else {
+                LEAF_SLOTS as usize - 1
+            };
             leaf.overlaps(low, high)
         };
         let current = self
@@ -179,7 +217,12 @@ impl Slots {
             .iter()
             .map(|(index, leaf)| (*index, leaf))
             .filter(|(i, _)| (first_leaf..=last_leaf).contains(i));
-        !self.partial.range(first_leaf..=last_leaf).map(|(i, l)| (*i, l)).chain(current).any(taken_in)
+        !self
+            .partial
+            .range(first_leaf..=last_leaf)
+            .map(|(i, l)| (*i, l))
+            .chain(current)
+            .any(taken_in)
     }
 
     /// Takes the lowest free block and gives it.
@@ -199,7 +242,10 @@ impl Slots {
 
     fn block(&self, leaf: u128, within: usize) -> Block {
         let slot = leaf * LEAF_SLOTS + within as u128;
-        Block::from_aligned(self.range.numbers().0 + (slot << self.size.host_bits()), self.size)
+        Block::from_aligned(
+            self.range.numbers().0 + (slot << self.size.host_bits()),
+            self.size,
+        )
     }
 
     /// Makes the first leaf that is not full the current one; `None` when all are.
@@ -234,11 +280,17 @@ impl Slots {
     fn slots_of(&self, range: &Range) -> Option<(u128, u128)> {
         let (first, last) = self.range.intersection(range)?.numbers();
         let start = self.range.numbers().0;
-        Some(((first - start) >> self.size.host_bits(), (last - start) >> self.size.host_bits()))
+        Some((
+            (first - start) >> self.size.host_bits(),
+            (last - start) >> self.size.host_bits(),
+        ))
     }
 
     fn in_full_run(&self, leaf: u128) -> bool {
-        self.full.range(..=leaf).next_back().is_some_and(|(_, &end)| end >= leaf)
+        self.full
+            .range(..=leaf)
+            .next_back()
+            .is_some_and(|(_, &end)| end >= leaf)
     }
 
     fn take_in_leaf(&mut self, index: u128, first: usize, last: usize) {
@@ -255,11 +307,24 @@ impl Slots {
         if from >= to {
             return;
         }
-        let runs = self.full.range(..to).rev().take_while(|(_, end)| **end >= from);
-        let already_full: u128 = runs.map(|(&start, &end)| end.min(to - 1) - start.max(from) + 1).sum();
-        let partial: Vec<u128> = self.partial.range(from..to).map(|(&index, _)| index).collect();
-        let partly: u128 =
-            partial.iter().filter_map(|index| self.partial.remove(index)).map(|leaf| leaf.count_taken()).sum();
+        let runs = self
+            .full
+            .range(..to)
+            .rev()
+            .take_while(|(_, end)| **end >= from);
+        let already_full: u128 = runs
+            .map(|(&start, &end)| end.min(to - 1) - start.max(from) + 1)
+            .sum();
+        let partial: Vec<u128> = self
+            .partial
+            .range(from..to)
+            .map(|(&index, _)| index)
+            .collect();
+        let partly: u128 = partial
+            .iter()
+            .filter_map(|index| self.partial.remove(index))
+            .map(|leaf| leaf.count_taken())
+            .sum();
         self.taken += (to - from - already_full) * LEAF_SLOTS - partly;
         self.add_full_run(from, to - 1);
     }
@@ -288,7 +353,10 @@ impl Slots {
 
 impl Leaf {
     fn count_taken(&self) -> u128 {
-        self.words.iter().map(|word| u128::from(word.count_ones())).sum()
+        self.words
+            .iter()
+            .map(|word| u128::from(word.count_ones()))
+            .sum()
     }
 }
 
@@ -309,7 +377,9 @@ mod tests {
     fn lowest_first_until_none_is_left() {
         let mut slots = slots("10.0.0.0/30", 32);
         slots.take(&"10.0.0.1".parse().unwrap());
-        let given: Vec<String> = std::iter::from_fn(|| slots.take_lowest()).map(|b| b.to_string()).collect();
+        let given: Vec<String> = std::iter::from_fn(|| slots.take_lowest())
+            .map(|b| b.to_string())
+            .collect();
         assert_eq!(given, ["10.0.0.0/32", "10.0.0.2/32", "10.0.0.3/32"]);
         assert_eq!((slots.free(), slots.taken()), (0, 4));
     }

@@ -1,5 +1,5 @@
-//! What is asked of Neutron, and how it says no. The type of a fault decides, never its status: 409 is an exhausted subnet, a quota, an address
-//! in use and a hardware address in use (Neutron 29).
+//! What is asked of Neutron, and how it says no. The type of a fault decides, never its status: 409
+//! is an exhausted subnet, a quota, an address in use and a hardware address in use (Neutron 29).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -194,7 +194,8 @@ pub enum NeutronError {
     /// Keystone does not take the credentials.
     #[error("Keystone does not accept the credentials")]
     Refused,
-    /// Neutron gives no answer, none in time, or one that says that it does not work at the moment. What was asked for may have been done.
+    /// Neutron gives no answer, none in time, or one that says that it does not work at the moment.
+    /// What was asked for may have been done.
     #[error("Neutron does not answer: {0}")]
     Unavailable(String),
     /// Keystone does not answer, or there is no time left, so Neutron was asked for nothing.
@@ -253,26 +254,39 @@ pub trait Neutron: NetworkFacts {
 impl NeutronError {
     fn code_and_way_out(&self) -> (ErrorCode, &'static str) {
         match self {
-            NeutronError::Exhausted => {
-                (ErrorCode::TryAgainLater, "enlarge the subnet, or remove ports that nobody uses")
-            }
-            NeutronError::Quota => (ErrorCode::TryAgainLater, "openstack quota set --ports N PROJECT"),
-            NeutronError::AddressInUse => (ErrorCode::TryAgainLater, "another Pod has it, perhaps one that is going"),
+            NeutronError::Exhausted => (
+                ErrorCode::TryAgainLater,
+                "enlarge the subnet, or remove ports that nobody uses",
+            ),
+            NeutronError::Quota => (
+                ErrorCode::TryAgainLater,
+                "openstack quota set --ports N PROJECT",
+            ),
+            NeutronError::AddressInUse => (
+                ErrorCode::TryAgainLater,
+                "another Pod has it, perhaps one that is going",
+            ),
             NeutronError::MacInUse => (ErrorCode::TryAgainLater, "somebody else's port has it"),
-            NeutronError::InvalidAddress => {
-                (ErrorCode::InvalidConfiguration, "ask for an address of the network's subnets")
-            }
-            NeutronError::NotFound(_) | NeutronError::NoSuchPort => {
-                (ErrorCode::InvalidConfiguration, "see the ids of networks and subnets, the region and the interface")
-            }
+            NeutronError::InvalidAddress => (
+                ErrorCode::InvalidConfiguration,
+                "ask for an address of the network's subnets",
+            ),
+            NeutronError::NotFound(_) | NeutronError::NoSuchPort => (
+                ErrorCode::InvalidConfiguration,
+                "see the ids of networks and subnets, the region and the interface",
+            ),
             NeutronError::Misconfigured(_) => (
                 ErrorCode::InvalidConfiguration,
                 "see the address of Keystone, the region, the interface and the certificates",
             ),
-            NeutronError::Forbidden(_) => (ErrorCode::Refused, "give the role what it lacks, or leave that wish out"),
-            NeutronError::Unauthorized | NeutronError::UnauthorizedFor(_) => {
-                (ErrorCode::Refused, "the access rules of an application credential must allow it, with `*` for ids")
-            }
+            NeutronError::Forbidden(_) => (
+                ErrorCode::Refused,
+                "give the role what it lacks, or leave that wish out",
+            ),
+            NeutronError::Unauthorized | NeutronError::UnauthorizedFor(_) => (
+                ErrorCode::Refused,
+                "the access rules of an application credential must allow it, with `*` for ids",
+            ),
             NeutronError::Refused => (
                 ErrorCode::Refused,
                 "see user, password, project and domain, or whether the application credential was revoked; \
@@ -305,8 +319,13 @@ mod tests {
     #[test]
     fn only_ids_become_parts_of_paths() {
         assert!("782ec9ac-44f9-4318-8c67-a2fed2ccca4f".parse::<Id>().is_ok());
-        for bad in ["", "pods", "../../v3/users/aaaaaaaaaaaaaaaaaaaaaaaa", "782ec9ac-44f9-4318-8c67-a2fed2ccca4f?", "é"]
-        {
+        for bad in [
+            "",
+            "pods",
+            "../../v3/users/aaaaaaaaaaaaaaaaaaaaaaaa",
+            "782ec9ac-44f9-4318-8c67-a2fed2ccca4f?",
+            "é",
+        ] {
             assert_eq!(bad.parse::<Id>(), Err(NotAnId), "{bad}");
         }
     }

@@ -1,5 +1,5 @@
-//! Credentials as OpenStack's clients keep them, in `clouds.yaml`: a password of a user in a project, or an application credential. Secrets are
-//! never shown.
+//! Credentials as OpenStack's clients keep them, in `clouds.yaml`: a password of a user in a
+//! project, or an application credential. Secrets are never shown.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +77,9 @@ pub enum Project {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Access::Password { username, project, .. } => write!(f, "Password({username} in {project:?})"),
+            Access::Password {
+                username, project, ..
+            } => write!(f, "Password({username} in {project:?})"),
             Access::ApplicationCredential { id, .. } => write!(f, "ApplicationCredential({id})"),
         }
     }
@@ -160,10 +162,20 @@ impl Cloud {
         project: String,
         domain: String,
     ) -> Result<Cloud, CloudsFault> {
-        // The domain that every cloud has is `Default` by name and `default` by id, and people write both.
-        let domain = if domain == "default" { Named::Id(domain) } else { Named::Name(domain) };
+        // The domain that every cloud has is `Default` by name and `default` by id, and people
+        // write both.
+        let domain = if domain == "default" {
+            Named::Id(domain)
+        } else {
+            Named::Name(domain)
+        };
         let project = Project::Name(project, domain.clone());
-        let access = Access::Password { username, user_domain: domain, password, project };
+        let access = Access::Password {
+            username,
+            user_domain: domain,
+            password,
+            project,
+        };
         Ok(Cloud {
             auth_url: versioned(auth_url)?,
             access,
@@ -185,7 +197,10 @@ impl Cloud {
             (None, 1) => written.clouds.keys().next().cloned().unwrap_or_default(),
             (None, many) => return Err(CloudsFault::Several(many)),
         };
-        let cloud = written.clouds.remove(&name).ok_or_else(|| CloudsFault::Unknown(name.clone()))?;
+        let cloud = written
+            .clouds
+            .remove(&name)
+            .ok_or_else(|| CloudsFault::Unknown(name.clone()))?;
         let auth_url = needed(&name, "auth.auth_url", cloud.auth.auth_url.clone())?;
         Ok(Cloud {
             auth_url: versioned(&auth_url)?,
@@ -193,7 +208,11 @@ impl Cloud {
             region: cloud.region_name,
             interface: cloud.interface.unwrap_or_else(|| "public".to_owned()),
             certificates: cloud.cacert,
-            trust: if cloud.verify { Trust::Verified } else { Trust::Anything },
+            trust: if cloud.verify {
+                Trust::Verified
+            } else {
+                Trust::Anything
+            },
         })
     }
 }
@@ -208,8 +227,16 @@ impl Access {
             Some(other) => return Err(CloudsFault::Kind(other.chars().take(64).collect())),
         };
         if is_credential {
-            let id = needed(cloud, "auth.application_credential_id", auth.application_credential_id)?;
-            let secret = needed(cloud, "auth.application_credential_secret", auth.application_credential_secret)?;
+            let id = needed(
+                cloud,
+                "auth.application_credential_id",
+                auth.application_credential_id,
+            )?;
+            let secret = needed(
+                cloud,
+                "auth.application_credential_secret",
+                auth.application_credential_secret,
+            )?;
             return Ok(Access::ApplicationCredential { id, secret });
         }
         let project = match auth.project_id {
@@ -237,18 +264,30 @@ fn domain(id: Option<String>, name: Option<String>) -> Named {
 }
 
 fn needed(cloud: &str, field: &'static str, value: Option<String>) -> Result<String, CloudsFault> {
-    value.filter(|value| !value.is_empty()).ok_or_else(|| CloudsFault::Lacks { cloud: cloud.to_owned(), field })
+    value
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| CloudsFault::Lacks {
+            cloud: cloud.to_owned(),
+            field,
+        })
 }
 
 /// People write Keystone's address with its version and without.
 fn versioned(auth_url: &str) -> Result<String, CloudsFault> {
     let url = auth_url.trim_end_matches('/');
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).ok_or(CloudsFault::Address)?;
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"))
+        .ok_or(CloudsFault::Address)?;
     let is_possible = |byte: u8| byte.is_ascii_graphic() && !b"@?#\\\"<>{}|^`".contains(&byte);
     if rest.is_empty() || rest.starts_with('/') || !rest.bytes().all(is_possible) {
         return Err(CloudsFault::Address);
     }
-    Ok(if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") })
+    Ok(if url.ends_with("/v3") {
+        url.to_owned()
+    } else {
+        format!("{url}/v3")
+    })
 }
 
 #[cfg(test)]
@@ -269,7 +308,10 @@ clouds:
     #[test]
     fn both_kinds_are_read_and_no_secret_is_shown() {
         let lab = Cloud::read(FILE, Some("lab")).unwrap();
-        assert_eq!((lab.auth_url.as_str(), lab.interface.as_str()), ("https://keystone.example/v3", "internal"));
+        assert_eq!(
+            (lab.auth_url.as_str(), lab.interface.as_str()),
+            ("https://keystone.example/v3", "internal")
+        );
         let prod = Cloud::read(FILE, Some("prod")).unwrap();
         assert_eq!(prod.auth_url, "https://keystone.example/v3");
         assert!(!format!("{lab:?}{prod:?}").contains("hunter2"));
@@ -288,16 +330,30 @@ clouds:
         ] {
             assert!(matches!(versioned(bad), Err(CloudsFault::Address)), "{bad}");
         }
-        assert_eq!(versioned("http://[::1]:5000").unwrap(), "http://[::1]:5000/v3");
+        assert_eq!(
+            versioned("http://[::1]:5000").unwrap(),
+            "http://[::1]:5000/v3"
+        );
     }
 
     #[test]
     fn what_lacks_is_named() {
-        assert!(matches!(Cloud::read(FILE, None), Err(CloudsFault::Several(2))));
-        assert!(matches!(Cloud::read(FILE, Some("x")), Err(CloudsFault::Unknown(_))));
+        assert!(matches!(
+            Cloud::read(FILE, None),
+            Err(CloudsFault::Several(2))
+        ));
+        assert!(matches!(
+            Cloud::read(FILE, Some("x")),
+            Err(CloudsFault::Unknown(_))
+        ));
         let lacks = "clouds: {a: {auth: {auth_url: http://k, username: u, password: hunter2}}}";
-        assert_eq!(Cloud::read(lacks, None).unwrap_err().to_string(), "the cloud `a` has no `auth.project_name`");
-        let syntax = Cloud::read("clouds: {a: {auth: hunter2}}", None).unwrap_err().to_string();
+        assert_eq!(
+            Cloud::read(lacks, None).unwrap_err().to_string(),
+            "the cloud `a` has no `auth.project_name`"
+        );
+        let syntax = Cloud::read("clouds: {a: {auth: hunter2}}", None)
+            .unwrap_err()
+            .to_string();
         assert!(!syntax.contains("hunter2"), "{syntax}");
     }
 }

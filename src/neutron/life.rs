@@ -1,5 +1,5 @@
-//! Whether the interface that a port was made for still lives, by what the node knows. A port that is deleted too early is an address that two
-//! have, so whatever is not known is taken for life.
+//! Whether the interface that a port was made for still lives, by what the node knows. A port that
+//! is deleted too early is an address that two have, so whatever is not known is taken for life.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,7 +22,8 @@ pub enum Life {
     Over,
 }
 
-/// What the runtimes of the node remember (libcni's cache, which has a file for each interface that was added and not deleted).
+/// What the runtimes of the node remember (libcni's cache, which has a file for each interface that
+/// was added and not deleted).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     /// Interfaces.
@@ -36,11 +37,13 @@ pub struct Remembered {
 pub struct Beginnings {
     /// The kernel: no interface is older.
     pub boot: Timestamp,
-    /// The files that the plugin keeps; `None` while there are none. What was made before may have left no trace in them.
+    /// The files that the plugin keeps; `None` while there are none. What was made before may have
+    /// left no trace in them.
     pub files: Option<Timestamp>,
 }
 
-/// What an ADD left in the plugin's files before it asked for anything; its DEL takes it away at last.
+/// What an ADD left in the plugin's files before it asked for anything; its DEL takes it away at
+/// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// When.
@@ -72,7 +75,10 @@ pub enum Netns {
 impl Remembered {
     /// Of a port for an interface of its own.
     pub fn life_of_port(&self, port: &Port, trace: Option<Trace>, beginnings: &Beginnings) -> Life {
-        let is_remembered = self.attachments.iter().any(|attachment| attachment.to_string() == port.device_id);
+        let is_remembered = self
+            .attachments
+            .iter()
+            .any(|attachment| attachment.to_string() == port.device_id);
         match trace {
             _ if is_remembered || self.has_address_of(port) => Life::Possible,
             Some(trace) => trace.life(),
@@ -92,11 +98,17 @@ impl Remembered {
 
     /// Of whoever may have a port of the pool that no file knows.
     pub fn life_behind_unknown(&self, port: &Port, beginnings: &Beginnings) -> Life {
-        if self.has_address_of(port) { Life::Possible } else { life_by_age(port, beginnings) }
+        if self.has_address_of(port) {
+            Life::Possible
+        } else {
+            life_by_age(port, beginnings)
+        }
     }
 
     fn has_address_of(&self, port: &Port) -> bool {
-        port.fixed_ips.iter().any(|fixed| self.addresses.contains(&fixed.ip_address))
+        port.fixed_ips
+            .iter()
+            .any(|fixed| self.addresses.contains(&fixed.ip_address))
     }
 }
 
@@ -107,26 +119,54 @@ impl Trace {
     }
 }
 
-/// Of something without a trace: nothing survives the kernel, and what was made after the files began would have left one until its DEL.
+/// Of something without a trace: nothing survives the kernel, and what was made after the files
+/// began would have left one until its DEL.
 fn life_by_age(port: &Port, beginnings: &Beginnings) -> Life {
-    let Ok(created) = port.created_at.parse::<Timestamp>() else { return Life::Possible };
-    let is_before_boot = created < beginnings.boot.saturating_sub(CLOCKS_APART).unwrap_or(Timestamp::MIN);
-    let is_after = |files: Timestamp| created > files.saturating_add(CLOCKS_APART).unwrap_or(Timestamp::MAX);
-    if is_before_boot || beginnings.files.is_some_and(is_after) { Life::Over } else { Life::Possible }
+    let Ok(created) = port.created_at.parse::<Timestamp>() else {
+        return Life::Possible;
+    };
+    let is_before_boot = created
+        < beginnings
+            .boot
+            .saturating_sub(CLOCKS_APART)
+            .unwrap_or(Timestamp::MIN);
+    let is_after =
+        |files: Timestamp| created > files.saturating_add(CLOCKS_APART).unwrap_or(Timestamp::MAX);
+    if is_before_boot || beginnings.files.is_some_and(is_after) {
+        Life::Over
+    } else {
+        Life::Possible
+    }
 }
 
-/// Ports that look abandoned, and since when. One look is not enough: an ADD or a DEL may be under way.
+/// Ports that look abandoned, and since when. One look is not enough: an ADD or a DEL may be under
+/// way.
 #[derive(Clone, Debug, Default)]
 pub struct Suspects(BTreeMap<Id, Duration>);
 
 impl Suspects {
-    /// Those that looked so in each look for as long as `grace`. `now` is of a clock that nobody sets.
-    pub fn ripe(&mut self, seen: impl IntoIterator<Item = Id>, now: Duration, grace: Duration) -> BTreeSet<Id> {
+    /// Those that looked so in each look for as long as `grace`. `now` is of a clock that nobody
+    /// sets.
+    pub fn ripe(
+        &mut self,
+        seen: impl IntoIterator<Item = Id>,
+        now: Duration,
+        grace: Duration,
+    ) -> BTreeSet<Id> {
         let before = std::mem::take(&mut self.0);
-        self.0 = seen.into_iter().map(|id| (id.clone(), before.get(&id).copied().unwrap_or(now))).collect();
+        self.0 = seen
+            .into_iter()
+            .map(|id| (id.clone(), before.get(&id).copied().unwrap_or(now)))
+            .collect();
         // At least two looks, however short the time.
-        let is_ripe = |(id, since): &(&Id, &Duration)| before.contains_key(*id) && now.saturating_sub(**since) >= grace;
-        self.0.iter().filter(is_ripe).map(|(id, _)| id.clone()).collect()
+        let is_ripe = |(id, since): &(&Id, &Duration)| {
+            before.contains_key(*id) && now.saturating_sub(**since) >= grace
+        };
+        self.0
+            .iter()
+            .filter(is_ripe)
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 }
 
@@ -144,7 +184,10 @@ mod tests {
 
     fn port(created: &str) -> Port {
         let id: Id = ID.parse().unwrap();
-        let address = Address { subnet_id: id.clone(), ip_address: "10.0.0.7".parse().unwrap() };
+        let address = Address {
+            subnet_id: id.clone(),
+            ip_address: "10.0.0.7".parse().unwrap(),
+        };
         Port {
             id: id.clone(),
             network_id: id,
@@ -159,11 +202,17 @@ mod tests {
     }
 
     fn holder() -> Attachment {
-        Attachment { container: "c".parse().unwrap(), interface: "eth0".parse().unwrap() }
+        Attachment {
+            container: "c".parse().unwrap(),
+            interface: "eth0".parse().unwrap(),
+        }
     }
 
     fn beginnings(files: Option<&str>) -> Beginnings {
-        Beginnings { boot: at("10:00"), files: files.map(at) }
+        Beginnings {
+            boot: at("10:00"),
+            files: files.map(at),
+        }
     }
 
     fn trace(boot: Boot, netns: Netns) -> Option<Trace> {
@@ -172,14 +221,32 @@ mod tests {
 
     #[test]
     fn what_a_runtime_remembers_lives() {
-        let by_name = Remembered { attachments: [holder()].into(), ..Remembered::default() };
-        let by_address = Remembered { addresses: ["10.0.0.7".parse().unwrap()].into(), ..Remembered::default() };
-        let (old, over) = (port("2026-11-23T01:00:00Z"), trace(Boot::Earlier, Netns::Gone));
+        let by_name = Remembered {
+            attachments: [holder()].into(),
+            ..Remembered::default()
+        };
+        let by_address = Remembered {
+            addresses: ["10.0.0.7".parse().unwrap()].into(),
+            ..Remembered::default()
+        };
+        let (old, over) = (
+            port("2026-11-23T01:00:00Z"),
+            trace(Boot::Earlier, Netns::Gone),
+        );
         for remembered in [&by_name, &by_address] {
-            assert_eq!(remembered.life_of_port(&old, over, &beginnings(Some("00:30"))), Life::Possible);
-            assert_eq!(remembered.life_of_holder(&holder(), &old, over), Life::Possible);
+            assert_eq!(
+                remembered.life_of_port(&old, over, &beginnings(Some("00:30"))),
+                Life::Possible
+            );
+            assert_eq!(
+                remembered.life_of_holder(&holder(), &old, over),
+                Life::Possible
+            );
         }
-        assert_eq!(by_address.life_behind_unknown(&old, &beginnings(None)), Life::Possible);
+        assert_eq!(
+            by_address.life_behind_unknown(&old, &beginnings(None)),
+            Life::Possible
+        );
     }
 
     #[test]
@@ -194,18 +261,43 @@ mod tests {
         assert_eq!(life(trace(Boot::This, Netns::There)), Life::Possible);
         assert_eq!(life(trace(Boot::This, Netns::OutOfSight)), Life::Possible);
         assert_eq!(life(trace(Boot::This, Netns::Gone)), Life::Over);
-        assert_eq!(life(trace(Boot::Earlier, Netns::There)), Life::Over, "another container has that name now");
-        assert_eq!(nothing.life_of_holder(&holder(), &young, None), Life::Possible);
+        assert_eq!(
+            life(trace(Boot::Earlier, Netns::There)),
+            Life::Over,
+            "another container has that name now"
+        );
+        assert_eq!(
+            nothing.life_of_holder(&holder(), &young, None),
+            Life::Possible
+        );
     }
 
     #[test]
     fn without_a_trace_age_tells_and_doubt_is_life() {
-        let life = |created: &str, files| Remembered::default().life_of_port(&port(created), None, &beginnings(files));
-        assert_eq!(life("2026-11-23T09:45:00Z", None), Life::Over, "before the boot");
-        assert_eq!(life("2026-11-23T09:55:00Z", None), Life::Possible, "clocks may be apart");
-        assert_eq!(life("2026-11-23T11:00:00Z", Some("10:30")), Life::Over, "it would have left a trace");
+        let life = |created: &str, files| {
+            Remembered::default().life_of_port(&port(created), None, &beginnings(files))
+        };
+        assert_eq!(
+            life("2026-11-23T09:45:00Z", None),
+            Life::Over,
+            "before the boot"
+        );
+        assert_eq!(
+            life("2026-11-23T09:55:00Z", None),
+            Life::Possible,
+            "clocks may be apart"
+        );
+        assert_eq!(
+            life("2026-11-23T11:00:00Z", Some("10:30")),
+            Life::Over,
+            "it would have left a trace"
+        );
         assert_eq!(life("2026-11-23T11:00:00Z", Some("10:55")), Life::Possible);
-        assert_eq!(life("2026-11-23T11:00:00Z", Some("12:00")), Life::Possible, "the files were lost since");
+        assert_eq!(
+            life("2026-11-23T11:00:00Z", Some("12:00")),
+            Life::Possible,
+            "the files were lost since"
+        );
         assert_eq!(life("2026-11-23T11:00:00Z", None), Life::Possible);
         assert_eq!(life("soon", Some("10:30")), Life::Possible);
     }
@@ -214,11 +306,30 @@ mod tests {
     fn only_what_looks_so_all_the_time_is_ripe() {
         let (id, grace) = (ID.parse::<Id>().unwrap(), Duration::from_secs(60));
         let mut suspects = Suspects::default();
-        let mut look =
-            |seen: bool, now: u64| !suspects.ripe(seen.then(|| id.clone()), Duration::from_secs(now), grace).is_empty();
-        assert_eq!([look(true, 0), look(true, 30), look(true, 60)], [false, false, true]);
-        assert_eq!([look(false, 70), look(true, 80), look(true, 139), look(true, 140)], [false, false, false, true]);
+        let mut look = |seen: bool, now: u64| {
+            !suspects
+                .ripe(seen.then(|| id.clone()), Duration::from_secs(now), grace)
+                .is_empty()
+        };
+        assert_eq!(
+            [look(true, 0), look(true, 30), look(true, 60)],
+            [false, false, true]
+        );
+        assert_eq!(
+            [
+                look(false, 70),
+                look(true, 80),
+                look(true, 139),
+                look(true, 140)
+            ],
+            [false, false, false, true]
+        );
         let mut hasty = Suspects::default();
-        assert!(hasty.ripe([id.clone()], Duration::ZERO, Duration::ZERO).is_empty(), "one look is not enough");
+        assert!(
+            hasty
+                .ripe([id.clone()], Duration::ZERO, Duration::ZERO)
+                .is_empty(),
+            "one look is not enough"
+        );
     }
 }

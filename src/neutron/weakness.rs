@@ -1,4 +1,5 @@
-//! Configurations of OpenStack that work and let others read or forge what is said. Judges addresses; knows nothing of connections.
+//! Configurations of OpenStack that work and let others read or forge what is said. Judges
+//! addresses; knows nothing of connections.
 
 use std::fmt;
 
@@ -19,7 +20,11 @@ impl fmt::Display for Weakness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Weakness::PlainKeystone(url) => {
-                write!(f, "Keystone is at {}, without TLS: others on the way can read the password", url.escape_debug())
+                write!(
+                    f,
+                    "Keystone is at {}, without TLS: others on the way can read the password",
+                    url.escape_debug()
+                )
             }
             Weakness::PlainNeutron(url) => {
                 let url = url.escape_debug();
@@ -40,20 +45,33 @@ impl fmt::Display for Weakness {
 }
 
 impl Weakness {
-    /// What is the matter with a cloud, and with the address of its network service if that is known. What stays on the machine can be read
-    /// by nobody else, so `http` is no fault on loopback.
+    /// What is the matter with a cloud, and with the address of its network service if that is
+    /// known. What stays on the machine can be read by nobody else, so `http` is no fault on
+    /// loopback.
     pub fn all_of(cloud: &Cloud, network_url: Option<&str>) -> Vec<Weakness> {
-        let keystone = is_plain(&cloud.auth_url).then(|| Weakness::PlainKeystone(cloud.auth_url.clone()));
-        let neutron = network_url.filter(|url| is_plain(url)).map(|url| Weakness::PlainNeutron(url.to_owned()));
-        let unverified = (cloud.trust == Trust::Anything).then(|| Weakness::Unverified(cloud.auth_url.clone()));
-        keystone.into_iter().chain(neutron).chain(unverified).collect()
+        let keystone =
+            is_plain(&cloud.auth_url).then(|| Weakness::PlainKeystone(cloud.auth_url.clone()));
+        let neutron = network_url
+            .filter(|url| is_plain(url))
+            .map(|url| Weakness::PlainNeutron(url.to_owned()));
+        let unverified =
+            (cloud.trust == Trust::Anything).then(|| Weakness::Unverified(cloud.auth_url.clone()));
+        keystone
+            .into_iter()
+            .chain(neutron)
+            .chain(unverified)
+            .collect()
     }
 
     /// The way out.
     pub fn way_out(&self) -> &'static str {
         match self {
-            Weakness::PlainKeystone(_) => "serve Keystone by https, and say so in `auth_url` (`authUrl`)",
-            Weakness::PlainNeutron(_) => "set the endpoint to https: openstack endpoint set --url https://… ID",
+            Weakness::PlainKeystone(_) => {
+                "serve Keystone by https, and say so in `auth_url` (`authUrl`)"
+            }
+            Weakness::PlainNeutron(_) => {
+                "set the endpoint to https: openstack endpoint set --url https://… ID"
+            }
             Weakness::Unverified(_) => {
                 "remove `verify: false`, and name the certificates of the cloud's authority in `cacert`"
             }
@@ -62,7 +80,8 @@ impl Weakness {
 }
 
 fn is_plain(url: &str) -> bool {
-    url.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest))
+    url.strip_prefix("http://")
+        .is_some_and(|rest| !is_loopback(rest))
 }
 
 fn is_loopback(rest: &str) -> bool {
@@ -71,7 +90,10 @@ fn is_loopback(rest: &str) -> bool {
         return true;
     }
     let host = host.split(':').next().unwrap_or_default();
-    let is_ipv4 = host.split('.').count() == 4 && host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_ipv4 = host.split('.').count() == 4
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
     host.eq_ignore_ascii_case("localhost") || (is_ipv4 && host.starts_with("127."))
 }
 
@@ -81,8 +103,15 @@ mod tests {
 
     fn weak(auth_url: &str, network_url: &str, trust: Trust) -> usize {
         let text = |text: &str| text.to_owned();
-        let cloud = Cloud::with_password(auth_url, text("u"), text("hunter2"), text("p"), text("d"));
-        let weak = Weakness::all_of(&Cloud { trust, ..cloud.unwrap() }, Some(network_url));
+        let cloud =
+            Cloud::with_password(auth_url, text("u"), text("hunter2"), text("p"), text("d"));
+        let weak = Weakness::all_of(
+            &Cloud {
+                trust,
+                ..cloud.unwrap()
+            },
+            Some(network_url),
+        );
         assert!(!format!("{weak:?}").contains("hunter2"));
         weak.len()
     }
@@ -94,15 +123,37 @@ mod tests {
         assert_eq!(weak("https://k", "http://n:9696", Trust::Verified), 1);
         assert_eq!(weak("https://k", "https://n", Trust::Anything), 1);
         assert_eq!(weak("http://k", "http://n", Trust::Anything), 3);
-        for host in ["127.0.0.1", "127.1.2.3:5000", "localhost:5000", "LOCALHOST", "[::1]", "[::1]:5000"] {
+        for host in [
+            "127.0.0.1",
+            "127.1.2.3:5000",
+            "localhost:5000",
+            "LOCALHOST",
+            "[::1]",
+            "[::1]:5000",
+        ] {
             assert_eq!(
-                weak(&format!("http://{host}/identity"), &format!("http://{host}"), Trust::Verified),
+                weak(
+                    &format!("http://{host}/identity"),
+                    &format!("http://{host}"),
+                    Trust::Verified
+                ),
                 0,
                 "{host}"
             );
         }
-        for host in ["127.0.0.1.example", "127.example", "localhost.example", "[::1:2]", "10.0.0.1", "1270.0.0.1"] {
-            assert_eq!(weak("https://k", &format!("http://{host}/v2.0"), Trust::Verified), 1, "{host}");
+        for host in [
+            "127.0.0.1.example",
+            "127.example",
+            "localhost.example",
+            "[::1:2]",
+            "10.0.0.1",
+            "1270.0.0.1",
+        ] {
+            assert_eq!(
+                weak("https://k", &format!("http://{host}/v2.0"), Trust::Verified),
+                1,
+                "{host}"
+            );
         }
     }
 }

@@ -38,8 +38,15 @@ pub enum Refusal {
 }
 
 /// The NICs of a selection that may be taken, by their names; and why others of it may not.
-pub fn candidates<'l>(links: &'l [Link], selection: &Selection, records: &[Record]) -> (Vec<&'l Link>, Vec<Refusal>) {
-    let mut chosen: Vec<&Link> = links.iter().filter(|link| is_meant(link, &selection.which)).collect();
+pub fn candidates<'l>(
+    links: &'l [Link],
+    selection: &Selection,
+    records: &[Record],
+) -> (Vec<&'l Link>, Vec<Refusal>) {
+    let mut chosen: Vec<&Link> = links
+        .iter()
+        .filter(|link| is_meant(link, &selection.which))
+        .collect();
     chosen.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
     let mut free = Vec::new();
     let mut refusals = Vec::new();
@@ -68,7 +75,12 @@ fn is_meant(link: &Link, which: &Which) -> bool {
     }
 }
 
-fn refusal(link: &Link, links: &[Link], selection: &Selection, records: &[Record]) -> Option<Refusal> {
+fn refusal(
+    link: &Link,
+    links: &[Link],
+    selection: &Selection,
+    records: &[Record],
+) -> Option<Refusal> {
     let name = || link.name.clone();
     match &link.kind {
         Kind::Other(kind) if kind == "loopback" => return Some(Refusal::Loopback(name())),
@@ -89,21 +101,38 @@ fn refusal(link: &Link, links: &[Link], selection: &Selection, records: &[Record
     if let Some(other) = links.iter().find(is_on_it) {
         return Some(Refusal::Base(name(), other.name.clone()));
     }
-    if let Some(record) = records.iter().find(|record| find(record, links).is_some_and(|one| one.index == link.index)) {
-        return Some(Refusal::Taken(name(), format!("{}/{}", record.container, record.interface)));
+    if let Some(record) = records
+        .iter()
+        .find(|record| find(record, links).is_some_and(|one| one.index == link.index))
+    {
+        return Some(Refusal::Taken(
+            name(),
+            format!("{}/{}", record.container, record.interface),
+        ));
     }
     let is_asked = selection.mac.is_none_or(|mac| link.mac == Some(mac))
-        && selection.pci.as_ref().is_none_or(|pci| link.pci.as_ref() == Some(pci));
+        && selection
+            .pci
+            .as_ref()
+            .is_none_or(|pci| link.pci.as_ref() == Some(pci));
     (!is_asked).then(|| Refusal::NotAsked(name()))
 }
 
-/// Whether what a NIC has on the node allows to take it; told apart from the rest because routes are many.
+/// Whether what a NIC has on the node allows to take it; told apart from the rest because routes
+/// are many.
 ///
 /// # Errors
 /// Why not.
-pub fn is_to_be_had(link: &Link, routes: &[NodeRoute], selection: &Selection) -> Result<(), Refusal> {
+pub fn is_to_be_had(
+    link: &Link,
+    routes: &[NodeRoute],
+    selection: &Selection,
+) -> Result<(), Refusal> {
     let name = || link.name.clone();
-    if let Some(route) = routes.iter().find(|route| route.is_configured() && !route.unknown.is_empty()) {
+    if let Some(route) = routes
+        .iter()
+        .find(|route| route.is_configured() && !route.unknown.is_empty())
+    {
         return Err(Refusal::Unrestorable(name(), route.destination.to_string()));
     }
     let is_explicit = !matches!(selection.which, Which::Any { .. });
@@ -113,7 +142,11 @@ pub fn is_to_be_had(link: &Link, routes: &[NodeRoute], selection: &Selection) ->
     if routes.iter().any(NodeRoute::is_default) {
         return Err(Refusal::Configured(name(), "the default route"));
     }
-    if link.addresses.iter().any(|address| !address.is_link_local()) {
+    if link
+        .addresses
+        .iter()
+        .any(|address| !address.is_link_local())
+    {
         return Err(Refusal::Configured(name(), "an address"));
     }
     Ok(())
@@ -121,7 +154,8 @@ pub fn is_to_be_had(link: &Link, routes: &[NodeRoute], selection: &Selection) ->
 
 /// `*` is any text, `?` any letter.
 fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     // The pattern's place, and the name's, to which a `*` goes back.
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -149,10 +183,22 @@ mod tests {
 
     #[test]
     fn patterns_match() {
-        for (pattern, name) in [("eth*", "eth1"), ("*", ""), ("e?h0", "eth0"), ("*a*b", "xaxbxb"), ("eth0", "eth0")] {
+        for (pattern, name) in [
+            ("eth*", "eth1"),
+            ("*", ""),
+            ("e?h0", "eth0"),
+            ("*a*b", "xaxbxb"),
+            ("eth0", "eth0"),
+        ] {
             assert!(matches(pattern, name), "{pattern} {name}");
         }
-        for (pattern, name) in [("eth*", "weth1"), ("", "e"), ("e?h0", "eh0"), ("*a*b", "xaxbx"), ("eth", "eth0")] {
+        for (pattern, name) in [
+            ("eth*", "weth1"),
+            ("", "e"),
+            ("e?h0", "eh0"),
+            ("*a*b", "xaxbx"),
+            ("eth", "eth0"),
+        ] {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
     }

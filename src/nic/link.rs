@@ -37,10 +37,18 @@ impl FromStr for Mac {
         let mut bytes = [0; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut bytes {
-            let part = parts.next().filter(|part| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit()));
-            *byte = part.and_then(|part| u8::from_str_radix(part, 16).ok()).ok_or(NotAnAddress::Mac)?;
+            let part = parts
+                .next()
+                .filter(|part| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit()));
+            *byte = part
+                .and_then(|part| u8::from_str_radix(part, 16).ok())
+                .ok_or(NotAnAddress::Mac)?;
         }
-        if parts.next().is_some() { Err(NotAnAddress::Mac) } else { Ok(Mac(bytes)) }
+        if parts.next().is_some() {
+            Err(NotAnAddress::Mac)
+        } else {
+            Ok(Mac(bytes))
+        }
     }
 }
 
@@ -68,7 +76,9 @@ impl FromStr for PciAddress {
             }
             _ => false,
         };
-        has_form.then(|| PciAddress(text.to_ascii_lowercase())).ok_or(NotAnAddress::Pci)
+        has_form
+            .then(|| PciAddress(text.to_ascii_lowercase()))
+            .ok_or(NotAnAddress::Pci)
     }
 }
 
@@ -169,7 +179,8 @@ pub struct Link {
     pub addresses: Vec<NodeAddress>,
 }
 
-/// A device as sysfs has it: another one at the same place has another number there (`kernfs_ino`, `include/linux/kernfs.h` of Linux).
+/// A device as sysfs has it: another one at the same place has another number there (`kernfs_ino`,
+/// `include/linux/kernfs.h` of Linux).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its folder.
@@ -180,7 +191,8 @@ pub struct Device {
     pub driver: Option<String>,
 }
 
-/// `IFF_NOARP`, `IFF_PROMISC` and `IFF_ALLMULTI`: what somebody with rights over a link may set, and gives back.
+/// `IFF_NOARP`, `IFF_PROMISC` and `IFF_ALLMULTI`: what somebody with rights over a link may set,
+/// and gives back.
 pub const MODES: u32 = 0x80 | 0x100 | 0x200;
 
 impl Link {
@@ -218,22 +230,32 @@ pub struct NodeAddress {
 /// `IFA_F_PERMANENT`.
 const PERMANENT: u32 = 0x80;
 
-/// Flags of addresses that are somebody's choice: without detection of duplicates, of a mobile host's home, with temporary ones, without a route,
-/// with a group joined.
+/// Flags of addresses that are somebody's choice: without detection of duplicates, of a mobile
+/// host's home, with temporary ones, without a route, with a group joined.
 pub const CHOSEN_OF_ADDRESS: u32 = 0x02 | 0x10 | 0x100 | 0x200 | 0x400;
 
 impl NodeAddress {
-    /// Its flags as far as the kernel does not change them by itself, as it does until it knows that nobody else has the address.
+    /// Its flags as far as the kernel does not change them by itself, as it does until it knows
+    /// that nobody else has the address.
     pub fn lasting(flags: u32) -> u32 {
         flags & (CHOSEN_OF_ADDRESS | PERMANENT)
     }
 
     /// Plain, as a Pod gets it.
     pub fn new(address: IpNet) -> NodeAddress {
-        NodeAddress { address, peer: None, broadcast: None, scope: 0, flags: 0, label: None, metric: None }
+        NodeAddress {
+            address,
+            peer: None,
+            broadcast: None,
+            scope: 0,
+            flags: 0,
+            label: None,
+            metric: None,
+        }
     }
 
-    /// Whether somebody gave it: the kernel makes the link-local ones of IPv6 by itself, and whoever gave one for a time gives it again.
+    /// Whether somebody gave it: the kernel makes the link-local ones of IPv6 by itself, and
+    /// whoever gave one for a time gives it again.
     pub fn is_configured(&self) -> bool {
         !self.is_link_local() && self.flags & PERMANENT != 0
     }
@@ -312,7 +334,11 @@ impl NodeRoute {
             Gateway::None => (None, 0),
         };
         // Routes of IPv6 have no scope.
-        let scope = if gateway.is_none() && destination.addr().is_ipv4() { ON_LINK } else { 0 };
+        let scope = if gateway.is_none() && destination.addr().is_ipv4() {
+            ON_LINK
+        } else {
+            0
+        };
         NodeRoute {
             destination,
             gateway,
@@ -328,7 +354,8 @@ impl NodeRoute {
         }
     }
 
-    /// Whether somebody made it: the kernel makes those of addresses by itself, and routers tell theirs again.
+    /// Whether somebody made it: the kernel makes those of addresses by itself, and routers tell
+    /// theirs again.
     pub fn is_configured(&self) -> bool {
         self.kind == UNICAST && !matches!(self.protocol, OF_KERNEL | OF_ROUTERS)
     }
@@ -345,13 +372,34 @@ mod tests {
 
     #[test]
     fn addresses_have_one_form() {
-        assert_eq!("FA:16:3E:00:00:01".parse::<Mac>().unwrap().to_string(), "fa:16:3e:00:00:01");
-        for bad in ["", "fa:16:3e:00:00", "fa:16:3e:00:00:01:02", "fa:16:3e:0:00:01", "+a:16:3e:00:00:01", "é"] {
+        assert_eq!(
+            "FA:16:3E:00:00:01".parse::<Mac>().unwrap().to_string(),
+            "fa:16:3e:00:00:01"
+        );
+        for bad in [
+            "",
+            "fa:16:3e:00:00",
+            "fa:16:3e:00:00:01:02",
+            "fa:16:3e:0:00:01",
+            "+a:16:3e:00:00:01",
+            "é",
+        ] {
             assert_eq!(bad.parse::<Mac>(), Err(NotAnAddress::Mac), "{bad}");
         }
-        assert_eq!("0000:AF:05.0".parse::<PciAddress>().unwrap().to_string(), "0000:af:05.0");
+        assert_eq!(
+            "0000:AF:05.0".parse::<PciAddress>().unwrap().to_string(),
+            "0000:af:05.0"
+        );
         assert!("10000:00:05.0".parse::<PciAddress>().is_ok());
-        for bad in ["", "00:05.0", "0000:00:05:0", "0000.00.05.0", "../0:00:05.0", "0000:00:05.", "virtio2"] {
+        for bad in [
+            "",
+            "00:05.0",
+            "0000:00:05:0",
+            "0000.00.05.0",
+            "../0:00:05.0",
+            "0000:00:05.",
+            "virtio2",
+        ] {
             assert_eq!(bad.parse::<PciAddress>(), Err(NotAnAddress::Pci), "{bad}");
         }
     }

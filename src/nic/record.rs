@@ -1,4 +1,5 @@
-//! What is kept of a NIC that was taken, before anything is done to it: whose it is, where it goes, and what it was like.
+//! What is kept of a NIC that was taken, before anything is done to it: whose it is, where it goes,
+//! and what it was like.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use crate::neutron::cni::Attachment;
 /// How a mark begins, before its digits.
 const MARK: &str = "cni-vm-nic ";
 
-/// A network namespace: the path that a runtime has for it, and what tells it from all others while the machine runs.
+/// A network namespace: the path that a runtime has for it, and what tells it from all others while
+/// the machine runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netns {
     /// Where it was found.
@@ -30,7 +32,8 @@ impl Netns {
     }
 }
 
-/// Written to a link that was handed over, so that it is found again whatever its name and its number are.
+/// Written to a link that was handed over, so that it is found again whatever its name and its
+/// number are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mark(String);
 
@@ -42,7 +45,12 @@ impl Mark {
             hash.update(part.as_bytes());
             hash.update([0]);
         }
-        let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = hash
+            .finalize()
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Mark(format!("{MARK}{hex}"))
     }
 
@@ -63,7 +71,10 @@ impl Mark {
 
     /// A name for the link, while its own is somebody else's.
     pub fn spare_name(&self) -> String {
-        format!("nic{}", self.file_name().chars().take(8).collect::<String>())
+        format!(
+            "nic{}",
+            self.file_name().chars().take(8).collect::<String>()
+        )
     }
 }
 
@@ -106,7 +117,11 @@ pub struct Taken {
 impl Taken {
     /// As it is now; `None` without a hardware address.
     pub fn new(link: &Link, routes: &[NodeRoute]) -> Option<Taken> {
-        let mut routes: Vec<NodeRoute> = routes.iter().filter(|route| route.is_configured()).cloned().collect();
+        let mut routes: Vec<NodeRoute> = routes
+            .iter()
+            .filter(|route| route.is_configured())
+            .cloned()
+            .collect();
         // The way to a gateway must be there before what goes through it.
         routes.sort_by_key(|route| route.gateway.is_some());
         Some(Taken {
@@ -122,7 +137,12 @@ impl Taken {
             kind: link.kind.clone(),
             state: link.state,
             modes: link.modes,
-            addresses: link.addresses.iter().filter(|address| address.is_configured()).cloned().collect(),
+            addresses: link
+                .addresses
+                .iter()
+                .filter(|address| address.is_configured())
+                .cloned()
+                .collect(),
             routes,
         })
     }
@@ -149,7 +169,13 @@ pub struct Record {
 
 impl Record {
     /// Of a NIC for this attachment.
-    pub fn new(network: &str, attachment: &Attachment, boot: &str, netns: &Netns, nic: Taken) -> Record {
+    pub fn new(
+        network: &str,
+        attachment: &Attachment,
+        boot: &str,
+        netns: &Netns,
+        nic: Taken,
+    ) -> Record {
         Record {
             network: network.to_owned(),
             container: attachment.container.to_string(),
@@ -164,11 +190,16 @@ impl Record {
     /// Whose it is; `None` of a record that somebody changed.
     pub fn attachment(&self) -> Option<Attachment> {
         let container = self.container.parse().ok()?;
-        Some(Attachment { container, interface: self.interface.parse().ok()? })
+        Some(Attachment {
+            container,
+            interface: self.interface.parse().ok()?,
+        })
     }
 
     /// Paths under which its namespace may be, besides one that is said now.
     pub fn netns_paths<'p>(&'p self, said: Option<&'p Path>) -> impl Iterator<Item = &'p Path> {
-        [Some(self.netns.path.as_path()), said].into_iter().flatten()
+        [Some(self.netns.path.as_path()), said]
+            .into_iter()
+            .flatten()
     }
 }

@@ -1,5 +1,6 @@
-//! What a network's configuration says of the NIC that is handed over: `nic`, `routes` and `dns`, and what a runtime asks for one Pod.
-//! Credentials and state are read by `neutron`, from the part `neutron`.
+//! What a network's configuration says of the NIC that is handed over: `nic`, `routes` and `dns`,
+//! and what a runtime asks for one Pod. Credentials and state are read by `neutron`, from the part
+//! `neutron`.
 
 use std::net::IpAddr;
 
@@ -15,10 +16,18 @@ use crate::neutron::{Id, invalid, shown};
 const NEUTRON: &str = "neutron";
 
 /// Fields of that part that are read.
-const NEUTRON_FIELDS: [&str; 7] =
-    ["cloud", "cloudsFile", "region", "interface", "node", "stateDirectory", "deadlineSeconds"];
+const NEUTRON_FIELDS: [&str; 7] = [
+    "cloud",
+    "cloudsFile",
+    "region",
+    "interface",
+    "node",
+    "stateDirectory",
+    "deadlineSeconds",
+];
 
-/// Longest pattern or name, in bytes: no link has a longer name (`IFALIASZ` of Linux less the zero, for other names).
+/// Longest pattern or name, in bytes: no link has a longer name (`IFALIASZ` of Linux less the zero,
+/// for other names).
 const LONGEST: usize = 127;
 
 /// By what a NIC is chosen.
@@ -121,17 +130,37 @@ impl NicSettings {
     /// # Errors
     /// What cannot be used.
     pub fn read(configuration: &Value) -> Result<NicSettings, CniError> {
-        if configuration["ipam"].as_object().is_some_and(|ipam| !ipam.is_empty()) {
-            return Err(invalid("`ipam` is not for this plugin: a NIC has the addresses of its port"));
+        if configuration["ipam"]
+            .as_object()
+            .is_some_and(|ipam| !ipam.is_empty())
+        {
+            return Err(invalid(
+                "`ipam` is not for this plugin: a NIC has the addresses of its port",
+            ));
         }
         only_known_fields(&configuration[NEUTRON])?;
-        let written: Written = part(configuration, "nic")?.ok_or_else(|| invalid("the configuration has no `nic`"))?;
+        let written: Written =
+            part(configuration, "nic")?.ok_or_else(|| invalid("the configuration has no `nic`"))?;
         let routes: Option<Vec<WrittenRoute>> = part(configuration, "routes")?;
-        let route =
-            |route: WrittenRoute| Route { destination: route.dst, gateway: route.gw, detail: RouteDetail::default() };
+        let route = |route: WrittenRoute| Route {
+            destination: route.dst,
+            gateway: route.gw,
+            detail: RouteDetail::default(),
+        };
         let dns: Option<WrittenDns> = part(configuration, "dns")?;
-        let dns =
-            dns.map(|WrittenDns { nameservers, domain, search, options }| Dns { nameservers, domain, search, options });
+        let dns = dns.map(
+            |WrittenDns {
+                 nameservers,
+                 domain,
+                 search,
+                 options,
+             }| Dns {
+                nameservers,
+                domain,
+                search,
+                options,
+            },
+        );
         let configured = match written.take_configured.as_deref() {
             None | Some("never") => Configured::Never,
             Some("restore") => Configured::Restore,
@@ -145,55 +174,101 @@ impl NicSettings {
         let networks = written.networks.clone();
         let which = which(written)?;
         if configured == Configured::Restore && matches!(which, Which::Any { .. }) {
-            return Err(invalid("`nic.takeConfigured` is for one NIC that is named, and `nic.any` names none"));
+            return Err(invalid(
+                "`nic.takeConfigured` is for one NIC that is named, and `nic.any` names none",
+            ));
         }
         let (mac, pci) = asked(configuration)?;
-        let selection = Selection { which, configured, mac, pci };
-        Ok(NicSettings { selection, networks, routes: routes.map(|list| list.into_iter().map(route).collect()), dns })
+        let selection = Selection {
+            which,
+            configured,
+            mac,
+            pci,
+        };
+        Ok(NicSettings {
+            selection,
+            networks,
+            routes: routes.map(|list| list.into_iter().map(route).collect()),
+            dns,
+        })
     }
 }
 
-fn part<T: serde::de::DeserializeOwned>(configuration: &Value, key: &str) -> Result<Option<T>, CniError> {
+fn part<T: serde::de::DeserializeOwned>(
+    configuration: &Value,
+    key: &str,
+) -> Result<Option<T>, CniError> {
     match &configuration[key] {
         Value::Null => Ok(None),
-        part => T::deserialize(part).map(Some).map_err(|why| invalid(&format!("`{key}`: {why}"))),
+        part => T::deserialize(part)
+            .map(Some)
+            .map_err(|why| invalid(&format!("`{key}`: {why}"))),
     }
 }
 
 fn only_known_fields(neutron: &Value) -> Result<(), CniError> {
-    let fields = neutron.as_object().into_iter().flat_map(|fields| fields.keys());
-    match fields.into_iter().find(|key| !NEUTRON_FIELDS.contains(&key.as_str())) {
+    let fields = neutron
+        .as_object()
+        .into_iter()
+        .flat_map(|fields| fields.keys());
+    match fields
+        .into_iter()
+        .find(|key| !NEUTRON_FIELDS.contains(&key.as_str()))
+    {
         None => Ok(()),
-        Some(key) => Err(invalid(&format!("`neutron` has the unknown field `{}`", shown(key)))),
+        Some(key) => Err(invalid(&format!(
+            "`neutron` has the unknown field `{}`",
+            shown(key)
+        ))),
     }
 }
 
 fn which(written: Written) -> Result<Which, CniError> {
-    let Written { name, mac, pci, any, networks: _, take_configured: _ } = written;
-    let is_name = |text: &String| (1..=LONGEST).contains(&text.len()) && !text.contains(['/', '\0']);
+    let Written {
+        name,
+        mac,
+        pci,
+        any,
+        networks: _,
+        take_configured: _,
+    } = written;
+    let is_name =
+        |text: &String| (1..=LONGEST).contains(&text.len()) && !text.contains(['/', '\0']);
     match (name, mac, pci, any) {
         (Some(name), None, None, None) if is_name(&name) => Ok(Which::Name(name)),
-        (Some(name), None, None, None) => Err(invalid(&format!("`nic.name` is `{}`, which no link has", shown(&name)))),
+        (Some(name), None, None, None) => Err(invalid(&format!(
+            "`nic.name` is `{}`, which no link has",
+            shown(&name)
+        ))),
         (None, Some(mac), None, None) => Ok(Which::Mac(mac)),
         (None, None, Some(pci), None) => Ok(Which::Pci(pci)),
         (None, None, None, Some(WrittenAny { names, drivers })) => {
             if names.is_empty() && drivers.is_empty() {
-                return Err(invalid("`nic.any` has neither `names` nor `drivers`, and would take whatever there is"));
+                return Err(invalid(
+                    "`nic.any` has neither `names` nor `drivers`, and would take whatever there is",
+                ));
             }
             match names.iter().chain(&drivers).find(|text| !is_name(text)) {
                 None => Ok(Which::Any { names, drivers }),
-                Some(bad) => Err(invalid(&format!("`nic.any` has `{}`, which no link has", shown(bad)))),
+                Some(bad) => Err(invalid(&format!(
+                    "`nic.any` has `{}`, which no link has",
+                    shown(bad)
+                ))),
             }
         }
-        _ => Err(invalid("`nic` has not exactly one of `name`, `mac`, `pci` and `any`")),
+        _ => Err(invalid(
+            "`nic` has not exactly one of `name`, `mac`, `pci` and `any`",
+        )),
     }
 }
 
-/// The capabilities `mac` and `deviceID` (CONVENTIONS.md of containernetworking/cni); Multus writes the device beside the `type`, too.
+/// The capabilities `mac` and `deviceID` (CONVENTIONS.md of containernetworking/cni); Multus writes
+/// the device beside the `type`, too.
 fn asked(configuration: &Value) -> Result<(Option<Mac>, Option<PciAddress>), CniError> {
     let runtime = &configuration["runtimeConfig"];
     let mac: Option<Mac> = part(runtime, "mac")?;
-    let [asked, beside]: [Option<PciAddress>; 2] = [part(runtime, "deviceID")?, part(configuration, "deviceID")?];
+    let [asked, beside]: [Option<PciAddress>; 2] =
+        [part(runtime, "deviceID")?, part(configuration, "deviceID")?];
     Ok((mac, asked.or(beside)))
 }
 
@@ -210,7 +285,10 @@ mod tests {
 
     #[test]
     fn a_nic_is_chosen_in_one_way() {
-        assert_eq!(read(&json!({"name": "eth1"})).unwrap().selection.which, Which::Name("eth1".to_owned()));
+        assert_eq!(
+            read(&json!({"name": "eth1"})).unwrap().selection.which,
+            Which::Name("eth1".to_owned())
+        );
         let pci = read(&json!({"pci": "0000:00:05.0", "takeConfigured": "restore"})).unwrap();
         assert_eq!(pci.selection.configured, Configured::Restore);
         for bad in [
@@ -229,21 +307,43 @@ mod tests {
             json!({"name": "eth1", "networks": ["../ports"]}),
             json!({"name": "eth1", "nonsense": 1}),
         ] {
-            assert_eq!(read(&bad).unwrap_err().code, ErrorCode::InvalidConfiguration, "{bad}");
+            assert_eq!(
+                read(&bad).unwrap_err().code,
+                ErrorCode::InvalidConfiguration,
+                "{bad}"
+            );
         }
         let unknown = json!({"neutron": {"hunter2": "c"}, "nic": {"name": "eth1"}});
-        assert_eq!(NicSettings::read(&unknown).unwrap_err().code, ErrorCode::InvalidConfiguration);
+        assert_eq!(
+            NicSettings::read(&unknown).unwrap_err().code,
+            ErrorCode::InvalidConfiguration
+        );
     }
 
     #[test]
     fn a_runtime_asks_for_one_of_them() {
-        let mut configuration = json!({"neutron": {}, "nic": {"any": {"names": ["eth*"]}}, "deviceID": "0000:00:06.0"});
-        let selection = |configuration: &Value| NicSettings::read(configuration).map(|read| read.selection);
-        assert_eq!(selection(&configuration).unwrap().pci, "0000:00:06.0".parse().ok());
-        configuration["runtimeConfig"] = json!({"mac": "FA:16:3E:00:00:01", "deviceID": "0000:00:05.0"});
+        let mut configuration =
+            json!({"neutron": {}, "nic": {"any": {"names": ["eth*"]}}, "deviceID": "0000:00:06.0"});
+        let selection =
+            |configuration: &Value| NicSettings::read(configuration).map(|read| read.selection);
+        assert_eq!(
+            selection(&configuration).unwrap().pci,
+            "0000:00:06.0".parse().ok()
+        );
+        configuration["runtimeConfig"] =
+            json!({"mac": "FA:16:3E:00:00:01", "deviceID": "0000:00:05.0"});
         let asked = selection(&configuration).unwrap();
-        assert_eq!((asked.mac, asked.pci), ("fa:16:3e:00:00:01".parse().ok(), "0000:00:05.0".parse().ok()));
+        assert_eq!(
+            (asked.mac, asked.pci),
+            (
+                "fa:16:3e:00:00:01".parse().ok(),
+                "0000:00:05.0".parse().ok()
+            )
+        );
         configuration["runtimeConfig"] = json!({"mac": 7});
-        assert_eq!(selection(&configuration).unwrap_err().code, ErrorCode::InvalidConfiguration);
+        assert_eq!(
+            selection(&configuration).unwrap_err().code,
+            ErrorCode::InvalidConfiguration
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! Who announces what: Cilium's BGP and L2 objects, as far as they select nodes, blocks and Services.
+//! Who announces what: Cilium's BGP and L2 objects, as far as they select nodes, blocks and
+//! Services.
 //!
-//! Sources: `pkg/bgpv1/agent/controller.go` and `pkg/bgpv1/manager/reconciler` @ 1.15, `pkg/bgp/manager/reconciler` @ 1.19,
-//! `pkg/l2announcer/l2announcer.go` @ 1.19. An absent selector of nodes means every node; an absent one of Services, pools or
-//! advertisements means none, but for L2, where it means every Service.
+//! Sources: `pkg/bgpv1/agent/controller.go` and `pkg/bgpv1/manager/reconciler` @ 1.15,
+//! `pkg/bgp/manager/reconciler` @ 1.19, `pkg/l2announcer/l2announcer.go` @ 1.19. An absent selector
+//! of nodes means every node; an absent one of Services, pools or advertisements means none, but
+//! for L2, where it means every Service.
 
 use std::collections::BTreeMap;
 
@@ -188,12 +190,22 @@ fn everything_if_absent(written: Option<&WrittenSelector>) -> Selector {
 impl Announcing {
     pub(super) fn read_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<Named<PeeringPolicySpec>>(json)?;
-        let exports = spec.virtual_routers.iter().any(|router| router.export_pod_cidr == Some(true));
-        let services = spec.virtual_routers.iter().filter_map(|router| router.service_selector.as_ref());
+        let exports = spec
+            .virtual_routers
+            .iter()
+            .any(|router| router.export_pod_cidr == Some(true));
+        let services = spec
+            .virtual_routers
+            .iter()
+            .filter_map(|router| router.service_selector.as_ref());
         self.policies.push(PeeringPolicy {
             name: metadata.name,
             nodes: everything_if_absent(spec.node_selector.as_ref()),
-            pod_cidrs: if exports { PodCidrs::Announced } else { PodCidrs::Kept },
+            pod_cidrs: if exports {
+                PodCidrs::Announced
+            } else {
+                PodCidrs::Kept
+            },
             services: services.map(selector).collect(),
         });
         Ok(())
@@ -201,34 +213,57 @@ impl Announcing {
 
     pub(super) fn read_cluster_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<Named<ClusterConfigSpec>>(json)?;
-        let peers = spec.bgp_instances.into_iter().flat_map(|instance| instance.peers);
+        let peers = spec
+            .bgp_instances
+            .into_iter()
+            .flat_map(|instance| instance.peers);
         self.cluster_configs.push(ClusterConfig {
             name: metadata.name,
             nodes: everything_if_absent(spec.node_selector.as_ref()),
-            peer_configs: peers.filter_map(|peer| Some(peer.peer_config_ref?.name)).collect(),
+            peer_configs: peers
+                .filter_map(|peer| Some(peer.peer_config_ref?.name))
+                .collect(),
         });
         Ok(())
     }
 
     pub(super) fn read_peer_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<Named<PeerConfigSpec>>(json)?;
-        let chosen = spec.families.iter().filter_map(|family| family.advertisements.as_ref()).map(selector).collect();
+        let chosen = spec
+            .families
+            .iter()
+            .filter_map(|family| family.advertisements.as_ref())
+            .map(selector)
+            .collect();
         self.peer_configs.insert(metadata.name, chosen);
         Ok(())
     }
 
     pub(super) fn read_advertisement(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<Named<AdvertisementSpec>>(json)?;
-        let announces = spec.advertisements.iter().any(|entry| entry.advertisement_type == "PodCIDR");
+        let announces = spec
+            .advertisements
+            .iter()
+            .any(|entry| entry.advertisement_type == "PodCIDR");
         let balances = |entry: &&Entry| {
             let addresses = entry.service.as_ref().map(|service| &service.addresses);
-            addresses.is_some_and(|addresses| addresses.iter().any(|address| address == "LoadBalancerIP"))
+            addresses.is_some_and(|addresses| {
+                addresses.iter().any(|address| address == "LoadBalancerIP")
+            })
         };
-        let services = spec.advertisements.iter().filter(balances).filter_map(|entry| entry.selector.as_ref());
+        let services = spec
+            .advertisements
+            .iter()
+            .filter(balances)
+            .filter_map(|entry| entry.selector.as_ref());
         self.advertisements.push(Advertisement {
             name: metadata.name,
             labels: metadata.labels,
-            pod_cidrs: if announces { PodCidrs::Announced } else { PodCidrs::Kept },
+            pod_cidrs: if announces {
+                PodCidrs::Announced
+            } else {
+                PodCidrs::Kept
+            },
             services: services.map(selector).collect(),
         });
         Ok(())
@@ -237,7 +272,9 @@ impl Announcing {
     pub(super) fn read_l2_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { spec, .. } = serde_json::from_str::<Named<L2PolicySpec>>(json)?;
         if spec.load_balancer_ips == Some(true) {
-            self.l2_policies.push(L2Policy { services: everything_if_absent(spec.service_selector.as_ref()) });
+            self.l2_policies.push(L2Policy {
+                services: everything_if_absent(spec.service_selector.as_ref()),
+            });
         }
         Ok(())
     }

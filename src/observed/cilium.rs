@@ -125,24 +125,41 @@ impl Cilium {
         }
         match self.setting("ipam") {
             None => ModeSeen::Known(IpamMode::ClusterPool),
-            Some(text) => text.parse().map_or_else(|()| ModeSeen::Unknown(text.to_owned()), ModeSeen::Known),
+            Some(text) => text
+                .parse()
+                .map_or_else(|()| ModeSeen::Unknown(text.to_owned()), ModeSeen::Known),
         }
     }
 
-    /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch level in between, or
-    /// an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is on by default up to 1.11 and off after.
+    /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch
+    /// level in between, or an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is
+    /// on by default up to 1.11 and off after.
     pub(super) fn annotation_reads(&self, asked: Option<&str>) -> AnnotationReads {
         let asked = asked.is_some_and(is_true);
         let Some((version, _)) = self.version else {
-            return if asked { AnnotationReads::Yes(AnnotationKeys::Both) } else { AnnotationReads::VersionUnknown };
+            return if asked {
+                AnnotationReads::Yes(AnnotationKeys::Both)
+            } else {
+                AnnotationReads::VersionUnknown
+            };
         };
-        let keys = if version.is_at_least(13, 0) { AnnotationKeys::Both } else { AnnotationKeys::Older };
-        let ungated = version.minor <= 11 || (version.minor == 12 && version.patch.is_some_and(|patch| patch <= 4));
-        if ungated || asked { AnnotationReads::Yes(keys) } else { AnnotationReads::GateClosed }
+        let keys = if version.is_at_least(13, 0) {
+            AnnotationKeys::Both
+        } else {
+            AnnotationKeys::Older
+        };
+        let ungated = version.minor <= 11
+            || (version.minor == 12 && version.patch.is_some_and(|patch| patch <= 4));
+        if ungated || asked {
+            AnnotationReads::Yes(keys)
+        } else {
+            AnnotationReads::GateClosed
+        }
     }
 
-    /// Whether the agents use an address family. In ipam `kubernetes` an agent waits until its node has a block of each family that
-    /// is on (`pkg/option/config.go`, k8s-require-ipv4-pod-cidr and its IPv6 twin are forced on).
+    /// Whether the agents use an address family. In ipam `kubernetes` an agent waits until its node
+    /// has a block of each family that is on (`pkg/option/config.go`, k8s-require-ipv4-pod-cidr and
+    /// its IPv6 twin are forced on).
     pub fn use_of(&self, family: Family) -> FamilyUse {
         let key = match family {
             Family::Ipv4 => "enable-ipv4",
@@ -155,7 +172,8 @@ impl Cilium {
         }
     }
 
-    /// The ranges that the operator gives blocks of, from one of its settings: Helm puts spaces between them, people commas.
+    /// The ranges that the operator gives blocks of, from one of its settings: Helm puts spaces
+    /// between them, people commas.
     pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
         let text = self.operator_setting(key)?;
         let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
@@ -165,28 +183,50 @@ impl Cilium {
 
     /// What the operator is set to: its arguments win over the settings.
     pub fn operator_setting(&self, key: &str) -> Option<&str> {
-        let argument = self.operator_arguments.as_ref().and_then(|arguments| arguments.get(key));
+        let argument = self
+            .operator_arguments
+            .as_ref()
+            .and_then(|arguments| arguments.get(key));
         let setting = || self.settings.as_ref()?.get(key);
         argument.or_else(setting).map(String::as_str)
     }
 
-    /// Why a setting of single nodes would not be read, although it is there (`pkg/option/resolver/resolver.go` @ 1.19).
+    /// Why a setting of single nodes would not be read, although it is there
+    /// (`pkg/option/resolver/resolver.go` @ 1.19).
     pub fn overriding_is_off(&self, key: &str) -> Option<String> {
         let list = |name: &str| -> Vec<&str> {
             let text = self.resolver_arguments.get(name).map_or("", String::as_str);
-            text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect()
+            text.split(',')
+                .map(str::trim)
+                .filter(|entry| !entry.is_empty())
+                .collect()
         };
-        let (allowed, denied, sources) = (list("allow-config-keys"), list("deny-config-keys"), list("source"));
-        if !sources.is_empty() && !sources.iter().any(|source| source.starts_with("cilium-node-config")) {
+        let (allowed, denied, sources) = (
+            list("allow-config-keys"),
+            list("deny-config-keys"),
+            list("source"),
+        );
+        if !sources.is_empty()
+            && !sources
+                .iter()
+                .any(|source| source.starts_with("cilium-node-config"))
+        {
             return Some("Cilium's config sources leave CiliumNodeConfigs out".to_owned());
         }
-        let is_denied = if allowed.is_empty() { denied.contains(&key) } else { !allowed.contains(&key) };
+        let is_denied = if allowed.is_empty() {
+            denied.contains(&key)
+        } else {
+            !allowed.contains(&key)
+        };
         is_denied.then(|| format!("Cilium is set not to take {key} from a CiliumNodeConfig"))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
         let of_config = || self.settings.as_ref()?.get(key);
-        self.agent_arguments.get(key).or_else(of_config).map(String::as_str)
+        self.agent_arguments
+            .get(key)
+            .or_else(of_config)
+            .map(String::as_str)
     }
 }
 
@@ -212,7 +252,8 @@ fn plausible(version: CiliumVersion) -> Option<CiliumVersion> {
     (version.major == 1 && (7..100).contains(&version.minor)).then_some(version)
 }
 
-/// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor release.
+/// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor
+/// release.
 pub(super) fn version_of_schema(label: &str) -> Option<CiliumVersion> {
     let schema: CiliumVersion = label.parse().ok()?;
     let minor = match (schema.minor, schema.patch) {
@@ -233,9 +274,16 @@ mod tests {
 
     fn reads(version: &str, annotate: Option<&str>) -> AnnotationReads {
         let settings = annotate.map(|value| ("annotate-k8s-node".to_owned(), value.to_owned()));
-        let version = version.parse().ok().map(|version| (version, Evidence::ImageTag));
-        Cilium { version, settings: Some(settings.into_iter().collect()), ..Cilium::default() }
-            .annotation_reads(annotate)
+        let version = version
+            .parse()
+            .ok()
+            .map(|version| (version, Evidence::ImageTag));
+        Cilium {
+            version,
+            settings: Some(settings.into_iter().collect()),
+            ..Cilium::default()
+        }
+        .annotation_reads(annotate)
     }
 
     #[test]
@@ -262,9 +310,16 @@ mod tests {
 
     #[test]
     fn versions_from_evidence() {
-        let text = |version: Option<CiliumVersion>| version.map(|v| v.to_string()).unwrap_or_default();
-        assert_eq!(text(version_of_image("quay.io/cilium/cilium:v1.19.3@sha256:00")), "1.19.3");
-        assert_eq!(text(version_of_image("registry:5000/mirror/cilium@sha256:00")), "");
+        let text =
+            |version: Option<CiliumVersion>| version.map(|v| v.to_string()).unwrap_or_default();
+        assert_eq!(
+            text(version_of_image("quay.io/cilium/cilium:v1.19.3@sha256:00")),
+            "1.19.3"
+        );
+        assert_eq!(
+            text(version_of_image("registry:5000/mirror/cilium@sha256:00")),
+            ""
+        );
         assert_eq!(text(version_of_image("mirror/cilium:2024.5.1")), "");
         assert_eq!(text(version_of_chart("cilium-1.20.2")), "1.20.2");
         let schemas = [

@@ -1,7 +1,7 @@
 //! Which kind an item of a list of mixed kinds is.
 //!
-//! Kinds that are not read are ignored. What looks like one that is read must not be: the blocks of a CiliumNode that is
-//! overlooked would be given to another node.
+//! Kinds that are not read are ignored. What looks like one that is read must not be: the blocks of
+//! a CiliumNode that is overlooked would be given to another node.
 
 use super::kind::{CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, OWN_NAMESPACE, ObservedKind};
 
@@ -55,7 +55,9 @@ pub enum MisnamedItem {
 
 /// All kinds that are read, with the `apiVersion` of each.
 fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let kinds = ObservedKind::OF_PLANS.into_iter().chain(ObservedKind::OF_EXAMINATIONS);
+    let kinds = ObservedKind::OF_PLANS
+        .into_iter()
+        .chain(ObservedKind::OF_EXAMINATIONS);
     kinds.map(ObservedKind::api_version_and_kind)
 }
 
@@ -63,8 +65,8 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether other projects define kinds there: Knative has a Service, Longhorn a Node. Kubernetes' own groups have no dot, or
-/// end in `.k8s.io`.
+/// Whether other projects define kinds there: Knative has a Service, Longhorn a Node. Kubernetes'
+/// own groups have no dot, or end in `.k8s.io`.
 fn is_group_of_others(group: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io") && group != "cilium.io"
 }
@@ -73,7 +75,8 @@ fn is_cilium_kind(kind: &str) -> bool {
     kind.starts_with("Cilium")
 }
 
-/// A kind without what resource names and file names add to it: case, separators, a group, a plural.
+/// A kind without what resource names and file names add to it: case, separators, a group, a
+/// plural.
 fn plain(kind: &str) -> String {
     let name = kind.split('.').next().unwrap_or_default();
     let mut plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -82,14 +85,15 @@ fn plain(kind: &str) -> String {
     plain
 }
 
-/// The kind that is meant, where one is so near that it can hardly be another. Short names differ in one letter at most: two lead from Node
-/// to Role, and from Pod to Job.
+/// The kind that is meant, where one is so near that it can hardly be another. Short names differ
+/// in one letter at most: two lead from Node to Role, and from Pod to Job.
 fn near(kind: &str) -> Option<&'static str> {
     let kind = plain(kind);
     let is_near = |known: &&str| {
         let known = plain(known);
         let most = if known.len() <= 6 { 1 } else { 2 };
-        known.len().abs_diff(kind.len()) <= most && strsim::damerau_levenshtein(&known, &kind) <= most
+        known.len().abs_diff(kind.len()) <= most
+            && strsim::damerau_levenshtein(&known, &kind) <= most
     };
     known().map(|(_, kind)| kind).find(is_near)
 }
@@ -102,18 +106,27 @@ impl Head<'_> {
         if let Some((expected, kind)) = known().find(|(_, kind)| *kind == self.kind) {
             let is_same = group == group_of(expected) || is_of_others(kind);
             let api_version = self.api_version.escape_debug().to_string();
-            return (!is_same).then_some(MisnamedItem::WrongGroup { kind, api_version, expected });
+            return (!is_same).then_some(MisnamedItem::WrongGroup {
+                kind,
+                api_version,
+                expected,
+            });
         }
         let escaped = || self.kind.escape_debug().to_string();
         if let Some(item) = plain(self.kind).strip_suffix("list") {
-            let listed = known().map(|(_, kind)| kind).find(|kind| plain(kind) == item);
+            let listed = known()
+                .map(|(_, kind)| kind)
+                .find(|kind| plain(kind) == item);
             if item.is_empty() || listed.is_some() {
                 let is_of_others = is_of_others(listed.unwrap_or_default());
                 return (!is_of_others).then(|| MisnamedItem::Nested(escaped()));
             }
         }
         let near = near(self.kind).filter(|near| !is_of_others(near))?;
-        Some(MisnamedItem::Misspelt { kind: escaped(), near })
+        Some(MisnamedItem::Misspelt {
+            kind: escaped(),
+            near,
+        })
     }
 }
 
@@ -146,19 +159,25 @@ impl ObservedKind {
             ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::Claims)
             }
-            ("apps", "DaemonSet") if head.app == Some("cilium") => Some(ObservedKind::CiliumDaemonSet),
+            ("apps", "DaemonSet") if head.app == Some("cilium") => {
+                Some(ObservedKind::CiliumDaemonSet)
+            }
             ("", "Pod") if head.component == Some("kube-controller-manager") => {
                 Some(ObservedKind::ControllerManagerPod)
             }
             ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
-            ("apps", "Deployment") if head.cilium_app == Some("operator") => Some(ObservedKind::CiliumOperator),
+            ("apps", "Deployment") if head.cilium_app == Some("operator") => {
+                Some(ObservedKind::CiliumOperator)
+            }
             ("cilium.io", "CiliumNodeConfig") => Some(ObservedKind::CiliumNodeConfig),
             ("cilium.io", "CiliumBGPPeeringPolicy") => Some(ObservedKind::BgpPeeringPolicy),
             ("cilium.io", "CiliumBGPClusterConfig") => Some(ObservedKind::BgpClusterConfig),
             ("cilium.io", "CiliumBGPPeerConfig") => Some(ObservedKind::BgpPeerConfig),
             ("cilium.io", "CiliumBGPAdvertisement") => Some(ObservedKind::BgpAdvertisement),
             ("cilium.io", "CiliumL2AnnouncementPolicy") => Some(ObservedKind::L2AnnouncementPolicy),
-            ("apiextensions.k8s.io", "CustomResourceDefinition") if head.name == CILIUM_NODE_DEFINITION => {
+            ("apiextensions.k8s.io", "CustomResourceDefinition")
+                if head.name == CILIUM_NODE_DEFINITION =>
+            {
                 Some(ObservedKind::CiliumNodeDefinition)
             }
             _ => None,
@@ -171,12 +190,20 @@ mod tests {
     use super::*;
 
     fn of(api_version: &str, kind: &str) -> Result<Option<ObservedKind>, MisnamedItem> {
-        let head = Head { api_version, kind, name: "n", namespace: "", app: None, component: None, cilium_app: None };
+        let head = Head {
+            api_version,
+            kind,
+            name: "n",
+            namespace: "",
+            app: None,
+            component: None,
+            cilium_app: None,
+        };
         ObservedKind::of(&head)
     }
 
-    /// Cilium's CRDs (`pkg/k8s/apis/cilium.io/client/crds` @ 1.15.19 and 1.19.3), what Kubernetes has itself (`kubectl api-resources` @ 1.36),
-    /// and kinds of others with the same names.
+    /// Cilium's CRDs (`pkg/k8s/apis/cilium.io/client/crds` @ 1.15.19 and 1.19.3), what Kubernetes
+    /// has itself (`kubectl api-resources` @ 1.36), and kinds of others with the same names.
     const OTHERS: [(&str, &str); 9] = [
         (
             "cilium.io/v2",
@@ -186,15 +213,27 @@ mod tests {
             "v1",
             "Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace PersistentVolume PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret ServiceAccount",
         ),
-        ("apps/v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
+        (
+            "apps/v1",
+            "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+        ),
         ("batch/v1", "CronJob Job"),
-        ("rbac.authorization.k8s.io/v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
-        ("networking.k8s.io/v1", "Ingress IngressClass IPAddress NetworkPolicy"),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRole ClusterRoleBinding Role RoleBinding",
+        ),
+        (
+            "networking.k8s.io/v1",
+            "Ingress IngressClass IPAddress NetworkPolicy",
+        ),
         (
             "storage.k8s.io/v1",
             "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass Lease PodDisruptionBudget HorizontalPodAutoscaler EndpointSlice CertificateSigningRequest PriorityClass RuntimeClass FlowSchema APIService MutatingWebhookConfiguration ValidatingAdmissionPolicy DeviceClass ResourceClaim ResourceSlice NodeMetrics PodMetrics PodSchedulingContext",
         ),
-        ("serving.knative.dev/v1", "Service Configuration Revision Route ServiceList"),
+        (
+            "serving.knative.dev/v1",
+            "Service Configuration Revision Route ServiceList",
+        ),
         ("longhorn.io/v1beta2", "Node Volume Deploymentt"),
     ];
 
@@ -210,7 +249,12 @@ mod tests {
     #[test]
     fn what_looks_like_a_kind_that_is_read_is_not_ignored() {
         use MisnamedItem::{Misspelt, Nested, Unnamed, WrongGroup};
-        let misspelt = |kind: &str, near| Err(Misspelt { kind: kind.to_owned(), near });
+        let misspelt = |kind: &str, near| {
+            Err(Misspelt {
+                kind: kind.to_owned(),
+                near,
+            })
+        };
         for (api_version, kind, near) in [
             ("cilium.io/v2", "CilumNode", "CiliumNode"),
             ("cilium.io/v2", "Ciliumnode", "CiliumNode"),
@@ -229,12 +273,24 @@ mod tests {
             ("cilium.io/v2", "cilium_nodes", "CiliumNode"),
             ("cilium.io/v2", "ciliumnodes.cilium.io", "CiliumNode"),
             ("cilium.io/v2", "cilum-nodes", "CiliumNode"),
-            ("cilium.io/v2alpha1", "ciliumbgppeeringpolicies", "CiliumBGPPeeringPolicy"),
+            (
+                "cilium.io/v2alpha1",
+                "ciliumbgppeeringpolicies",
+                "CiliumBGPPeeringPolicy",
+            ),
             ("v1", "Sevice", "Service"),
             ("networking.k8s.io/v1", "ServiceCidr", "ServiceCIDR"),
-            ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPol", "CiliumLoadBalancerIPPool"),
+            (
+                "cilium.io/v2alpha1",
+                "CiliumLoadBalancerIPPol",
+                "CiliumLoadBalancerIPPool",
+            ),
         ] {
-            assert_eq!(of(api_version, kind), misspelt(kind, near), "{api_version} {kind}");
+            assert_eq!(
+                of(api_version, kind),
+                misspelt(kind, near),
+                "{api_version} {kind}"
+            );
         }
         for (api_version, kind, expected) in [
             ("v1", "CiliumNode", "cilium.io/v2"),
@@ -245,10 +301,21 @@ mod tests {
             ("apps/v1", "Service", "v1"),
             ("v1", "ServiceCIDR", "networking.k8s.io/v1"),
         ] {
-            let wrong = WrongGroup { kind, api_version: api_version.to_owned(), expected };
+            let wrong = WrongGroup {
+                kind,
+                api_version: api_version.to_owned(),
+                expected,
+            };
             assert_eq!(of(api_version, kind), Err(wrong));
         }
-        for kind in ["List", "NodeList", "CiliumNodeList", "list", "ciliumnodelist", "cilium-node-list"] {
+        for kind in [
+            "List",
+            "NodeList",
+            "CiliumNodeList",
+            "list",
+            "ciliumnodelist",
+            "cilium-node-list",
+        ] {
             assert_eq!(of("v1", kind), Err(Nested(kind.to_owned())));
         }
         assert_eq!(of("", "CiliumNode"), Err(Unnamed("apiVersion")));
@@ -257,7 +324,9 @@ mod tests {
 
     #[test]
     fn every_version_of_a_group_is_read() {
-        for (api_version, kind) in known().filter(|(_, kind)| kind.starts_with("Cilium") || *kind == "Node") {
+        for (api_version, kind) in
+            known().filter(|(_, kind)| kind.starts_with("Cilium") || *kind == "Node")
+        {
             let newer = api_version.replace("v2alpha1", "v9").replace("v1", "v9");
             assert!(matches!(of(&newer, kind), Ok(Some(_))), "{newer} {kind}");
         }

@@ -55,21 +55,22 @@ pub struct Query {
 pub(super) const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
 pub(super) const CONFIG_NAME: &str = "cilium-config";
 
-/// Where the claims and the lock lie. Fixed, because applies that look in different places do not see each other, and this
-/// namespace exists in every cluster.
+/// Where the claims and the lock lie. Fixed, because applies that look in different places do not
+/// see each other, and this namespace exists in every cluster.
 pub const OWN_NAMESPACE: &str = "kube-system";
 /// Name of the ConfigMap that keeps the claims.
 pub const CLAIMS_NAME: &str = "cilium-ipam-claims";
 /// Its key.
 pub const CLAIMS_KEY: &str = "claims.json";
 
-/// The key of it that names the commit of the files that they were made for last. For people; nothing reads it.
+/// The key of it that names the commit of the files that they were made for last. For people;
+/// nothing reads it.
 pub const CLAIMS_REVISION_KEY: &str = "revision";
 
 impl ObservedKind {
-    /// What a plan needs, in the order in which it is read: the claims first, so that a claim which is gone is seen as the object that it
-    /// became; a Node after its CiliumNode, so that a block which moves from the one to the other in between is seen twice
-    /// rather than not at all.
+    /// What a plan needs, in the order in which it is read: the claims first, so that a claim which
+    /// is gone is seen as the object that it became; a Node after its CiliumNode, so that a block
+    /// which moves from the one to the other in between is seen twice rather than not at all.
     pub const OF_PLANS: [ObservedKind; 13] = [
         ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
@@ -96,10 +97,13 @@ impl ObservedKind {
         ObservedKind::L2AnnouncementPolicy,
     ];
 
-    /// Whether an object of it that cannot be understood hides the kind, rather than ending the reading.
+    /// Whether an object of it that cannot be understood hides the kind, rather than ending the
+    /// reading.
     pub fn can_be_missed(self) -> bool {
-        let is_setting =
-            matches!(self, ObservedKind::CiliumOperator | ObservedKind::CiliumNodeConfig | ObservedKind::PodIpPool);
+        let is_setting = matches!(
+            self,
+            ObservedKind::CiliumOperator | ObservedKind::CiliumNodeConfig | ObservedKind::PodIpPool
+        );
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
 
@@ -137,7 +141,9 @@ impl ObservedKind {
         match self {
             ObservedKind::CiliumDaemonSet => ("apps/v1", "DaemonSet"),
             ObservedKind::Claims | ObservedKind::CiliumConfig => ("v1", "ConfigMap"),
-            ObservedKind::CiliumNodeDefinition => ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ObservedKind::CiliumNodeDefinition => {
+                ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+            }
             ObservedKind::ControllerManagerPod => ("v1", "Pod"),
             ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
             ObservedKind::LoadBalancerPool => ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"),
@@ -150,19 +156,23 @@ impl ObservedKind {
             ObservedKind::BgpClusterConfig => ("cilium.io/v2alpha1", "CiliumBGPClusterConfig"),
             ObservedKind::BgpPeerConfig => ("cilium.io/v2alpha1", "CiliumBGPPeerConfig"),
             ObservedKind::BgpAdvertisement => ("cilium.io/v2alpha1", "CiliumBGPAdvertisement"),
-            ObservedKind::L2AnnouncementPolicy => ("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy"),
+            ObservedKind::L2AnnouncementPolicy => {
+                ("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy")
+            }
             ObservedKind::CiliumNode => ("cilium.io/v2", "CiliumNode"),
             ObservedKind::Node => ("v1", "Node"),
         }
     }
 
-    /// How to ask for it; `namespace` is where Cilium's DaemonSet was found, and the settings lie beside it.
+    /// How to ask for it; `namespace` is where Cilium's DaemonSet was found, and the settings lie
+    /// beside it.
     pub fn query(self, namespace: &str) -> Query {
         let one = |path: &str| vec![path.to_owned()];
         let (paths, parameters) = match self {
-            ObservedKind::CiliumDaemonSet => {
-                (one("/apis/apps/v1/daemonsets"), vec![("labelSelector", "k8s-app=cilium")])
-            }
+            ObservedKind::CiliumDaemonSet => (
+                one("/apis/apps/v1/daemonsets"),
+                vec![("labelSelector", "k8s-app=cilium")],
+            ),
             ObservedKind::Claims => (
                 vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps")],
                 vec![("fieldSelector", "metadata.name=cilium-ipam-claims")],
@@ -179,26 +189,36 @@ impl ObservedKind {
                 one("/api/v1/namespaces/kube-system/pods"),
                 vec![("labelSelector", "component=kube-controller-manager")],
             ),
-            ObservedKind::ServiceCidr => {
-                (["v1", "v1beta1"].map(|v| format!("/apis/networking.k8s.io/{v}/servicecidrs")).into(), Vec::new())
-            }
-            ObservedKind::LoadBalancerPool => (
-                ["v2", "v2alpha1"].map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools")).into(),
+            ObservedKind::ServiceCidr => (
+                ["v1", "v1beta1"]
+                    .map(|v| format!("/apis/networking.k8s.io/{v}/servicecidrs"))
+                    .into(),
                 Vec::new(),
             ),
-            ObservedKind::PodIpPool => (one("/apis/cilium.io/v2alpha1/ciliumpodippools"), Vec::new()),
+            ObservedKind::LoadBalancerPool => (
+                ["v2", "v2alpha1"]
+                    .map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools"))
+                    .into(),
+                Vec::new(),
+            ),
+            ObservedKind::PodIpPool => {
+                (one("/apis/cilium.io/v2alpha1/ciliumpodippools"), Vec::new())
+            }
             ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
             ObservedKind::CiliumOperator => (
                 vec![format!("/apis/apps/v1/namespaces/{namespace}/deployments")],
                 vec![("labelSelector", "io.cilium/app=operator")],
             ),
-            ObservedKind::CiliumAgentPod => {
-                (vec![format!("/api/v1/namespaces/{namespace}/pods")], vec![("labelSelector", "k8s-app=cilium")])
-            }
+            ObservedKind::CiliumAgentPod => (
+                vec![format!("/api/v1/namespaces/{namespace}/pods")],
+                vec![("labelSelector", "k8s-app=cilium")],
+            ),
             // Those of other namespaces are not read by anybody.
             ObservedKind::CiliumNodeConfig => (
                 ["v2", "v2alpha1"]
-                    .map(|v| format!("/apis/cilium.io/{v}/namespaces/{namespace}/ciliumnodeconfigs"))
+                    .map(|v| {
+                        format!("/apis/cilium.io/{v}/namespaces/{namespace}/ciliumnodeconfigs")
+                    })
                     .into(),
                 Vec::new(),
             ),
@@ -208,7 +228,12 @@ impl ObservedKind {
             | ObservedKind::BgpAdvertisement
             | ObservedKind::L2AnnouncementPolicy => {
                 let plural = self.resource().trim_end_matches(".cilium.io");
-                (["v2", "v2alpha1"].map(|v| format!("/apis/cilium.io/{v}/{plural}")).into(), Vec::new())
+                (
+                    ["v2", "v2alpha1"]
+                        .map(|v| format!("/apis/cilium.io/{v}/{plural}"))
+                        .into(),
+                    Vec::new(),
+                )
             }
             ObservedKind::CiliumNode => (one("/apis/cilium.io/v2/ciliumnodes"), Vec::new()),
             ObservedKind::Node => (one("/api/v1/nodes"), Vec::new()),

@@ -6,19 +6,29 @@ use std::net::IpAddr;
 use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecManager};
 use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
-    ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation, FamilyPolicy, LbRules,
-    LbService, Marking, Port, TrafficPolicy, WrittenSelector,
+    ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
+    FamilyPolicy, LbRules, LbService, Marking, Port, TrafficPolicy, WrittenSelector,
 };
 use crate::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
 use crate::net::{Address, Family, Range};
 
-/// Keys of annotations, the newer one first (`pkg/annotation/k8s.go` @ 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
-const SHARING_KEY: [&str; 2] = ["lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key"];
-const SHARING_NAMESPACES: [&str; 2] =
-    ["lbipam.cilium.io/sharing-cross-namespace", "io.cilium/lb-ipam-sharing-cross-namespace"];
+/// Keys of annotations, the newer one first (`pkg/annotation/k8s.go` @ 1.19,
+/// `operator/pkg/lbipam/lbipam.go` @ 1.15).
+const SHARING_KEY: [&str; 2] = [
+    "lbipam.cilium.io/sharing-key",
+    "io.cilium/lb-ipam-sharing-key",
+];
+const SHARING_NAMESPACES: [&str; 2] = [
+    "lbipam.cilium.io/sharing-cross-namespace",
+    "io.cilium/lb-ipam-sharing-cross-namespace",
+];
 
-/// Names of the condition that tells whether a Service has what it asks for, from 1.15 on and before.
-const SATISFIED: [&str; 2] = ["cilium.io/IPAMRequestSatisfied", "io.cilium/lb-ipam-request-satisfied"];
+/// Names of the condition that tells whether a Service has what it asks for, from 1.15 on and
+/// before.
+const SATISFIED: [&str; 2] = [
+    "cilium.io/IPAMRequestSatisfied",
+    "io.cilium/lb-ipam-request-satisfied",
+];
 
 /// Whether the server knows `CiliumLoadBalancerIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +65,8 @@ pub struct SeenAddressPool {
     pub marking: Marking,
 }
 
-/// Conditions of a `CiliumLoadBalancerIPPool`, in Cilium's words; absent until the operator has seen it.
+/// Conditions of a `CiliumLoadBalancerIPPool`, in Cilium's words; absent until the operator has
+/// seen it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressPoolStatus {
     /// `True` when it overlaps another pool.
@@ -71,7 +82,9 @@ pub struct AddressPoolStatus {
 impl SeenAddressPool {
     /// The pool with the ranges that an operator of these rules reads.
     pub fn as_read(&self, rules: &LbRules) -> AddressPool {
-        self.manifest.spec.as_read(rules, &self.name, self.created.as_deref(), self.marking)
+        self.manifest
+            .spec
+            .as_read(rules, &self.name, self.created.as_deref(), self.marking)
     }
 
     /// Whether it carries our label.
@@ -83,24 +96,33 @@ impl SeenAddressPool {
 impl Observed {
     /// The rules of the running operator.
     pub fn lb_rules(&self) -> LbRules {
-        let Cilium { version, settings, .. } = &self.cilium;
-        LbRules::new(version.map(|(version, _)| version), settings.as_ref().unwrap_or(&BTreeMap::new()))
+        let Cilium {
+            version, settings, ..
+        } = &self.cilium;
+        LbRules::new(
+            version.map(|(version, _)| version),
+            settings.as_ref().unwrap_or(&BTreeMap::new()),
+        )
     }
 
     /// The address pools as the running operator reads them.
     pub fn address_pools_as_read(&self, rules: &LbRules) -> Vec<AddressPool> {
-        self.address_pools.values().map(|pool| pool.as_read(rules)).collect()
+        self.address_pools
+            .values()
+            .map(|pool| pool.as_read(rules))
+            .collect()
     }
 
     /// Every range of every address pool, whether Cilium reads it or not, with the pool's name.
     pub fn load_balancer_ranges(&self) -> impl Iterator<Item = (&str, Range)> {
         let ranges = |pool: &SeenAddressPool| pool.manifest.spec.ranges().collect::<Vec<_>>();
-        self.address_pools
-            .iter()
-            .flat_map(move |(name, pool)| ranges(pool).into_iter().map(|range| (name.as_str(), range)))
+        self.address_pools.iter().flat_map(move |(name, pool)| {
+            ranges(pool).into_iter().map(|range| (name.as_str(), range))
+        })
     }
 
-    /// The version of the API in which address pools are written; `None` where the server does not know them.
+    /// The version of the API in which address pools are written; `None` where the server does not
+    /// know them.
     pub fn address_pool_api(&self) -> Option<AddressPoolApi> {
         match self.address_pools_served {
             AddressPoolsServed::As(api) => Some(api),
@@ -110,29 +132,60 @@ impl Observed {
     }
 
     pub(super) fn read_address_pool(&mut self, view: AddressPoolView) {
-        let AddressPoolView { api_version, metadata, spec, status } = view;
-        if let (AddressPoolsServed::Unsaid, Some(api)) =
-            (self.address_pools_served, api_version.as_deref().and_then(AddressPoolApi::from_text))
-        {
+        let AddressPoolView {
+            api_version,
+            metadata,
+            spec,
+            status,
+        } = view;
+        if let (AddressPoolsServed::Unsaid, Some(api)) = (
+            self.address_pools_served,
+            api_version.as_deref().and_then(AddressPoolApi::from_text),
+        ) {
             self.address_pools_served = AddressPoolsServed::As(api);
         }
         let name = metadata.name;
-        for _ in spec.cidrs.iter().chain(&spec.blocks).filter(|block| block.range().is_none()) {
-            self.faulty_pool(&name, "an entry of its spec is no range", "its addresses are not kept free");
+        for _ in spec
+            .cidrs
+            .iter()
+            .chain(&spec.blocks)
+            .filter(|block| block.range().is_none())
+        {
+            self.faulty_pool(
+                &name,
+                "an entry of its spec is no range",
+                "its addresses are not kept free",
+            );
         }
-        for block in spec.cidrs.iter().chain(&spec.blocks).filter(|block| block.is_written_as_mapped()) {
+        for block in spec
+            .cidrs
+            .iter()
+            .chain(&spec.blocks)
+            .filter(|block| block.is_written_as_mapped())
+        {
             self.mapped_range(&name, block);
         }
-        if let Some(Err(error)) = spec.service_selector.as_ref().map(WrittenSelector::selector) {
+        if let Some(Err(error)) = spec
+            .service_selector
+            .as_ref()
+            .map(WrittenSelector::selector)
+        {
             let what = format!("its selector cannot be read: {error}");
             self.faulty_pool(&name, &what, "it is taken to select nothing");
         }
         let status = read_status(&status.conditions);
         let pool = SeenAddressPool {
             name: name.clone(),
-            version: ObjectVersion { uid: metadata.uid, resource_version: metadata.resource_version },
+            version: ObjectVersion {
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+            },
             created: metadata.creation_timestamp,
-            manifest: AddressPoolManifest { labels: metadata.labels, annotations: metadata.annotations, spec },
+            manifest: AddressPoolManifest {
+                labels: metadata.labels,
+                annotations: metadata.annotations,
+                spec,
+            },
             our_labels: our_keys(&metadata.managed_fields, |metadata| &metadata.labels),
             our_annotations: our_keys(&metadata.managed_fields, |metadata| &metadata.annotations),
             author: author(&metadata.managed_fields),
@@ -162,7 +215,8 @@ impl Observed {
         let message = format!("CiliumLoadBalancerIPPool `{}`: {what}", name.escape_debug());
         let finding = Finding::new(Severity::Warning, Rule("unreadable-range"), message);
         let finding = finding.about(ObjectRef::address_pool(name));
-        self.findings.push(finding.help(format!("mend the object; {consequence}")));
+        self.findings
+            .push(finding.help(format!("mend the object; {consequence}")));
     }
 
     pub(super) fn read_service(&mut self, view: ServiceView) {
@@ -179,19 +233,32 @@ fn our_keys(
     entries: &[SpecManager],
     of: fn(&OwnedKeys) -> &BTreeMap<String, serde::de::IgnoredAny>,
 ) -> BTreeSet<String> {
-    let ours = entries.iter().filter(|entry| entry.manager == FIELD_MANAGER).filter_map(|entry| entry.fields.as_ref());
-    let keys = ours.filter_map(|fields| fields.metadata.as_ref()).flat_map(|metadata| of(metadata).keys());
-    keys.filter_map(|key| Some(key.strip_prefix("f:")?.to_owned())).collect()
+    let ours = entries
+        .iter()
+        .filter(|entry| entry.manager == FIELD_MANAGER)
+        .filter_map(|entry| entry.fields.as_ref());
+    let keys = ours
+        .filter_map(|fields| fields.metadata.as_ref())
+        .flat_map(|metadata| of(metadata).keys());
+    keys.filter_map(|key| Some(key.strip_prefix("f:")?.to_owned()))
+        .collect()
 }
 
 fn author(entries: &[SpecManager]) -> Option<(String, String)> {
-    let of_spec = entries.iter().filter(|entry| entry.fields.as_ref().is_some_and(|fields| fields.spec.is_some()));
+    let of_spec = entries.iter().filter(|entry| {
+        entry
+            .fields
+            .as_ref()
+            .is_some_and(|fields| fields.spec.is_some())
+    });
     let last = of_spec.max_by(|a, b| a.time.cmp(&b.time))?;
     Some((last.manager.clone(), last.time.clone().unwrap_or_default()))
 }
 
 fn find<'c>(conditions: &'c [Condition], names: [&str; 2]) -> Option<&'c Condition> {
-    conditions.iter().find(|condition| names.contains(&condition.kind.as_str()))
+    conditions
+        .iter()
+        .find(|condition| names.contains(&condition.kind.as_str()))
 }
 
 fn read_status(conditions: &[Condition]) -> AddressPoolStatus {
@@ -206,18 +273,33 @@ fn read_status(conditions: &[Condition]) -> AddressPoolStatus {
 }
 
 fn service(view: ServiceView) -> LbService {
-    let ServiceView { metadata, spec, status } = view;
+    let ServiceView {
+        metadata,
+        spec,
+        status,
+    } = view;
     let annotations = metadata.annotations.unwrap_or_default();
     let annotation = |[newer, older]: [&str; 2]| Annotation {
         newer: annotations.get(newer).cloned(),
         older: annotations.get(older).cloned(),
     };
     let address = |text: &str| text.parse::<Address>().ok().map(IpAddr::from);
-    let mut ingress: Vec<IpAddr> =
-        status.load_balancer.ingress.iter().filter_map(|ingress| address(ingress.ip.as_deref()?)).collect();
+    let mut ingress: Vec<IpAddr> = status
+        .load_balancer
+        .ingress
+        .iter()
+        .filter_map(|ingress| address(ingress.ip.as_deref()?))
+        .collect();
     ingress.dedup();
-    let name = ServiceName::new(metadata.namespace.as_deref().unwrap_or("default"), &metadata.name);
-    let family = |text: &String| Family::BOTH.into_iter().find(|family| family.to_string() == *text);
+    let name = ServiceName::new(
+        metadata.namespace.as_deref().unwrap_or("default"),
+        &metadata.name,
+    );
+    let family = |text: &String| {
+        Family::BOTH
+            .into_iter()
+            .find(|family| family.to_string() == *text)
+    };
     let port = |port: &super::view_lb::ServicePort| Port {
         port: port.port,
         protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
@@ -225,7 +307,10 @@ fn service(view: ServiceView) -> LbService {
     LbService {
         labels: LbService::with_pseudo_labels(&name, metadata.labels.unwrap_or_default()),
         name,
-        version: ObjectVersion { uid: metadata.uid, resource_version: metadata.resource_version },
+        version: ObjectVersion {
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+        },
         class: spec.load_balancer_class,
         family_policy: match spec.ip_family_policy.as_deref() {
             Some("PreferDualStack") => FamilyPolicy::PreferDual,

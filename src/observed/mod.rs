@@ -1,7 +1,8 @@
 //! What the cluster shows: slim views of the few fields that a plan needs.
 //!
-//! Reads raw JSON objects, however they were fetched, and never fetches. What could not be seen is data here
-//! ([`BlindSpot`]), and what cannot be understood is kept as unreadable rather than dropped.
+//! Reads raw JSON objects, however they were fetched, and never fetches. What could not be seen is
+//! data here ([`BlindSpot`]), and what cannot be understood is kept as unreadable rather than
+//! dropped.
 
 mod announced;
 mod bgp;
@@ -38,7 +39,9 @@ pub use crate::model::{OWNER_LABEL, ObjectVersion};
 
 pub use announced::{Announced, Speaker};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
-pub use cilium::{AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState};
+pub use cilium::{
+    AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
+};
 pub use claimed::KeptClaims;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use identify::{Head, MisnamedItem};
@@ -49,7 +52,9 @@ pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use read::{Definition, Reader, Understood};
 pub use read_error::{ReadError, without_type_names};
-pub use settings::{Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting};
+pub use settings::{
+    Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
+};
 pub use slim::slim;
 pub use subnets::{SeenSubnet, SeenSubnets};
 
@@ -63,7 +68,12 @@ pub const OLD_ANNOTATION_IPV4: &str = "io.cilium.network.ipv4-pod-cidr";
 pub const OLD_ANNOTATION_IPV6: &str = "io.cilium.network.ipv6-pod-cidr";
 
 /// All of them.
-pub const ANNOTATION_KEYS: [&str; 4] = [ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6];
+pub const ANNOTATION_KEYS: [&str; 4] = [
+    ANNOTATION_IPV4,
+    ANNOTATION_IPV6,
+    OLD_ANNOTATION_IPV4,
+    OLD_ANNOTATION_IPV6,
+];
 
 /// The name under which the server notes what we write (`metadata.managedFields`).
 pub const FIELD_MANAGER: &str = "cilium-ipam";
@@ -133,10 +143,17 @@ impl Observed {
 
     /// Addresses in the cluster that something else than nodes' Pods uses.
     pub fn used_by_others(&self) -> impl Iterator<Item = (Range, OtherUser<'_>)> {
-        let services = self.service_ranges.iter().map(|range| (*range, OtherUser::ServiceCidr));
-        let balancers = self.load_balancer_ranges().map(|(name, range)| (range, OtherUser::AddressPool(name)));
+        let services = self
+            .service_ranges
+            .iter()
+            .map(|range| (*range, OtherUser::ServiceCidr));
+        let balancers = self
+            .load_balancer_ranges()
+            .map(|(name, range)| (range, OtherUser::AddressPool(name)));
         let machines = self.nodes.values().flat_map(|node| {
-            node.addresses.iter().map(|address| (Range::from(*address), OtherUser::Machine(&node.name)))
+            node.addresses
+                .iter()
+                .map(|address| (Range::from(*address), OtherUser::Machine(&node.name)))
         });
         services.chain(balancers).chain(machines)
     }
@@ -157,7 +174,9 @@ impl fmt::Display for OtherUser<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OtherUser::ServiceCidr => f.write_str("the Service CIDR"),
-            OtherUser::AddressPool(name) => write!(f, "CiliumLoadBalancerIPPool `{}`", name.escape_debug()),
+            OtherUser::AddressPool(name) => {
+                write!(f, "CiliumLoadBalancerIPPool `{}`", name.escape_debug())
+            }
             OtherUser::Machine(name) => write!(f, "an address of node `{name}`"),
         }
     }

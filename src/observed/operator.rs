@@ -1,7 +1,9 @@
-//! What Cilium's operator does in ipam `cluster-pool`: whom it gives blocks, and what it says to a block that somebody else wrote.
+//! What Cilium's operator does in ipam `cluster-pool`: whom it gives blocks, and what it says to a
+//! block that somebody else wrote.
 //!
-//! Rules: `pkg/ipam/allocator/podcidr/podcidr.go` @ 1.15 and 1.19, `operator/pkg/ipam/allocator/podcidr` @ 1.20; the annotation that
-//! makes it skip a node: `operator/cmd/cilium_node.go` @ 1.18.
+//! Rules: `pkg/ipam/allocator/podcidr/podcidr.go` @ 1.15 and 1.19,
+//! `operator/pkg/ipam/allocator/podcidr` @ 1.20; the annotation that makes it skip a node:
+//! `operator/cmd/cilium_node.go` @ 1.18.
 
 use std::fmt;
 
@@ -33,7 +35,8 @@ pub enum BlockGiver {
     AnyoneForThisNode,
     /// Whoever writes it: the operator runs in another mode and gives nothing.
     Anyone,
-    /// Nobody for now: the operator is scaled to zero. When it is back it keeps the blocks that it finds, if they are of its ranges.
+    /// Nobody for now: the operator is scaled to zero. When it is back it keeps the blocks that it
+    /// finds, if they are of its ranges.
     NobodyForNow,
 }
 
@@ -63,12 +66,17 @@ impl fmt::Display for OperatorRefusal {
         match self {
             OperatorRefusal::NoAllocator(block) => {
                 let family = block.family();
-                write!(f, "unable to allocate CIDR {block} since allocator for {family} addresses does not exist")
+                write!(
+                    f,
+                    "unable to allocate CIDR {block} since allocator for {family} addresses does not exist"
+                )
             }
             OperatorRefusal::OutOfRange(block) => {
                 write!(f, "allocator not configured for the requested CIDR {block}")
             }
-            OperatorRefusal::Taken(block, _) => write!(f, "requested CIDR ({block}) is already allocated"),
+            OperatorRefusal::Taken(block, _) => {
+                write!(f, "requested CIDR ({block}) is already allocated")
+            }
         }
     }
 }
@@ -78,7 +86,9 @@ impl Observed {
     pub fn block_giver(&self, node: &Node) -> BlockGiver {
         let cilium = &self.cilium;
         let is_seen = self.blind_spot(ObservedKind::CiliumOperator).is_none();
-        let Some(arguments) = cilium.operator_arguments.as_ref().filter(|_| is_seen) else { return BlockGiver::Unseen };
+        let Some(arguments) = cilium.operator_arguments.as_ref().filter(|_| is_seen) else {
+            return BlockGiver::Unseen;
+        };
         if cilium.operator_state != OperatorState::Settled {
             return BlockGiver::Unseen;
         }
@@ -87,18 +97,27 @@ impl Observed {
         }
         if self.attention(node) == OperatorAttention::Ignored {
             match cilium.operator_version {
-                Some(version) if version.is_at_least(18, 0) => return BlockGiver::AnyoneForThisNode,
+                Some(version) if version.is_at_least(18, 0) => {
+                    return BlockGiver::AnyoneForThisNode;
+                }
                 // An older one does not know the annotation.
                 Some(_) => {}
                 None => return BlockGiver::Unseen,
             }
         }
-        if cilium.operator_replicas == Some(0) { BlockGiver::NobodyForNow } else { BlockGiver::Operator }
+        if cilium.operator_replicas == Some(0) {
+            BlockGiver::NobodyForNow
+        } else {
+            BlockGiver::Operator
+        }
     }
 
-    /// The operator reads the annotation of the CiliumNode. Where there is none yet, it will have that of the Node.
+    /// The operator reads the annotation of the CiliumNode. Where there is none yet, it will have
+    /// that of the Node.
     fn attention(&self, node: &Node) -> OperatorAttention {
-        self.cilium_nodes.get(&node.name).map_or(node.attention, |cilium_node| cilium_node.attention)
+        self.cilium_nodes
+            .get(&node.name)
+            .map_or(node.attention, |cilium_node| cilium_node.attention)
     }
 
     /// The ranges that the operator gives blocks of.
@@ -116,13 +135,17 @@ impl Observed {
             Family::Ipv4 => ("cluster-pool-ipv4-mask-size", 24),
             Family::Ipv6 => ("cluster-pool-ipv6-mask-size", 112),
         };
-        self.cilium.operator_setting(key).and_then(|text| text.parse().ok()).unwrap_or(default)
+        self.cilium
+            .operator_setting(key)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(default)
     }
 
     /// The same in ipam `cluster-pool`, and nothing elsewhere.
     pub fn cluster_pool_refusal(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
         let is_cluster_pool = self.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
-        self.operator_refuses(block, name).filter(|_| is_cluster_pool)
+        self.operator_refuses(block, name)
+            .filter(|_| is_cluster_pool)
     }
 
     /// What the operator would say if a node's CiliumNode showed this block.
@@ -131,11 +154,20 @@ impl Observed {
         if ranges.is_empty() {
             return Some(OperatorRefusal::NoAllocator(block));
         }
-        if !ranges.iter().any(|range| range.range().contains(&block.range())) {
+        if !ranges
+            .iter()
+            .any(|range| range.range().contains(&block.range()))
+        {
             return Some(OperatorRefusal::OutOfRange(block));
         }
-        let others = self.cilium_nodes.values().filter(|other| other.name != *name);
-        let mut others = others.filter(|other| other.pod_cidrs.iter().any(|held| held.overlaps(block)));
-        others.next().map(|other| OperatorRefusal::Taken(block, other.name.clone()))
+        let others = self
+            .cilium_nodes
+            .values()
+            .filter(|other| other.name != *name);
+        let mut others =
+            others.filter(|other| other.pod_cidrs.iter().any(|held| held.overlaps(block)));
+        others
+            .next()
+            .map(|other| OperatorRefusal::Taken(block, other.name.clone()))
     }
 }

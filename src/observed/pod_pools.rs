@@ -1,4 +1,5 @@
-//! `CiliumPodIPPool`s: what ipam `multi-pool` gives Pods addresses of (`pkg/k8s/apis/cilium.io/v2alpha1/ippool_types.go` @ 1.14 to 1.20).
+//! `CiliumPodIPPool`s: what ipam `multi-pool` gives Pods addresses of
+//! (`pkg/k8s/apis/cilium.io/v2alpha1/ippool_types.go` @ 1.14 to 1.20).
 
 use std::collections::BTreeMap;
 
@@ -42,7 +43,9 @@ impl SeenPodPool {
 
     /// Its CIDRs of both families.
     pub fn cidrs(&self) -> impl Iterator<Item = Block> + '_ {
-        self.ranges.iter().flat_map(|ranges| ranges.cidrs.iter().copied())
+        self.ranges
+            .iter()
+            .flat_map(|ranges| ranges.cidrs.iter().copied())
     }
 }
 
@@ -95,18 +98,45 @@ impl FamilyView {
         if size.is_err() {
             unreadable.push(format!("maskSize {}", self.mask_size));
         }
-        Some(PodRanges { cidrs, size: size.ok()? })
+        Some(PodRanges {
+            cidrs,
+            size: size.ok()?,
+        })
     }
 }
 
 impl From<PodPoolView> for (String, SeenPodPool) {
     fn from(view: PodPoolView) -> (String, SeenPodPool) {
-        let PodPoolView { metadata: PodPoolMetadata { name, uid, resource_version, labels }, spec } = view;
+        let PodPoolView {
+            metadata:
+                PodPoolMetadata {
+                    name,
+                    uid,
+                    resource_version,
+                    labels,
+                },
+            spec,
+        } = view;
         let mut unreadable = Vec::new();
         let mut ranges = PerFamily::NONE;
-        *ranges.get_mut(Family::Ipv4) = spec.ipv4.and_then(|view| view.read(Family::Ipv4, &mut unreadable));
-        *ranges.get_mut(Family::Ipv6) = spec.ipv6.and_then(|view| view.read(Family::Ipv6, &mut unreadable));
-        (name, SeenPodPool { version: ObjectVersion { uid, resource_version }, labels, ranges, unreadable })
+        *ranges.get_mut(Family::Ipv4) = spec
+            .ipv4
+            .and_then(|view| view.read(Family::Ipv4, &mut unreadable));
+        *ranges.get_mut(Family::Ipv6) = spec
+            .ipv6
+            .and_then(|view| view.read(Family::Ipv6, &mut unreadable));
+        (
+            name,
+            SeenPodPool {
+                version: ObjectVersion {
+                    uid,
+                    resource_version,
+                },
+                labels,
+                ranges,
+                unreadable,
+            },
+        )
     }
 }
 
@@ -118,9 +148,11 @@ impl NodeConfig {
 }
 
 impl Observed {
-    /// The pool that an agent which starts on a node now takes addresses of for Pods that ask for none.
+    /// The pool that an agent which starts on a node now takes addresses of for Pods that ask for
+    /// none.
     pub fn default_pool(&self, node: &Node) -> &str {
-        self.setting(&node.labels, DEFAULT_POOL_SETTING).map_or("default", |setting| setting.value)
+        self.setting(&node.labels, DEFAULT_POOL_SETTING)
+            .map_or("default", |setting| setting.value)
     }
 
     /// Blocks that nodes have of each `CiliumPodIPPool`, by its name.
@@ -128,7 +160,10 @@ impl Observed {
         let mut allocated: BTreeMap<&str, Vec<(&NodeName, Block)>> = BTreeMap::new();
         for node in self.cilium_nodes.values() {
             for (pool, blocks) in &node.allocated {
-                allocated.entry(pool).or_default().extend(blocks.iter().map(|block| (&node.name, *block)));
+                allocated
+                    .entry(pool)
+                    .or_default()
+                    .extend(blocks.iter().map(|block| (&node.name, *block)));
             }
         }
         allocated

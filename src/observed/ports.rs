@@ -9,9 +9,16 @@ use crate::neutron::{GuardedPort, Id};
 pub type SeenPorts = BTreeMap<Id, Result<Vec<GuardedPort>, String>>;
 
 impl Node {
-    /// The VM that it is: `openstack:///ID`, or `openstack://REGION/ID` (cloud-provider-openstack `instances.go` @ 1.35).
+    /// The VM that it is: `openstack:///ID`, or `openstack://REGION/ID` (cloud-provider-openstack
+    /// `instances.go` @ 1.35).
     pub fn vm(&self) -> Option<Id> {
-        self.provider_id.as_deref()?.strip_prefix("openstack://")?.rsplit('/').next()?.parse().ok()
+        self.provider_id
+            .as_deref()?
+            .strip_prefix("openstack://")?
+            .rsplit('/')
+            .next()?
+            .parse()
+            .ok()
     }
 }
 

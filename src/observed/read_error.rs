@@ -19,7 +19,11 @@ impl ReadError {
 
     /// The same for a kind that no plan reads.
     pub fn of(resource: &'static str, json: &str, why: &dyn std::error::Error) -> ReadError {
-        ReadError { resource, name: name_of(json), why: without_type_names(&why.to_string()) }
+        ReadError {
+            resource,
+            name: name_of(json),
+            why: without_type_names(&why.to_string()),
+        }
     }
 
     /// Whether the object is the one that keeps the claims.
@@ -28,7 +32,8 @@ impl ReadError {
     }
 }
 
-/// What serde says of a value, in words of JSON and not of this program: `expected struct Spec` says nothing to a person.
+/// What serde says of a value, in words of JSON and not of this program: `expected struct Spec`
+/// says nothing to a person.
 pub fn without_type_names(why: &str) -> String {
     let mut text = String::new();
     let mut rest = why;
@@ -43,7 +48,9 @@ pub fn without_type_names(why: &str) -> String {
 /// The name of an object that cannot be read as what it should be.
 fn name_of(json: &str) -> String {
     let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
-    let name = object.pointer("/metadata/name").and_then(serde_json::Value::as_str);
+    let name = object
+        .pointer("/metadata/name")
+        .and_then(serde_json::Value::as_str);
     name.unwrap_or("without a name").escape_debug().to_string()
 }
 
@@ -56,6 +63,9 @@ mod tests {
         let why = "invalid type: string \"x\", expected struct ItemMetadata at line 1 column 63";
         let told = "invalid type: string \"x\", expected a mapping at line 1 column 63";
         assert_eq!(without_type_names(why), told);
-        assert_eq!(without_type_names("expected a sequence"), "expected a sequence");
+        assert_eq!(
+            without_type_names("expected a sequence"),
+            "expected a sequence"
+        );
     }
 }

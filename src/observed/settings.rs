@@ -1,6 +1,8 @@
-//! What an agent is set to: `cilium-config`, then the `CiliumNodeConfig`s of its node, then its arguments.
+//! What an agent is set to: `cilium-config`, then the `CiliumNodeConfig`s of its node, then its
+//! arguments.
 //!
-//! `pkg/option/resolver/resolver.go` @ 1.20: of several `CiliumNodeConfig`s the later name wins. They are read when an agent starts.
+//! `pkg/option/resolver/resolver.go` @ 1.20: of several `CiliumNodeConfig`s the later name wins.
+//! They are read when an agent starts.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -48,7 +50,9 @@ impl NodeConfigApi {
     }
 
     pub(super) fn from_text(text: &str) -> Option<NodeConfigApi> {
-        [NodeConfigApi::V2Alpha1, NodeConfigApi::V2].into_iter().find(|api| api.as_str() == text)
+        [NodeConfigApi::V2Alpha1, NodeConfigApi::V2]
+            .into_iter()
+            .find(|api| api.as_str() == text)
     }
 }
 
@@ -90,7 +94,9 @@ impl fmt::Display for SettingSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SettingSource::ConfigMap => f.write_str("cilium-config"),
-            SettingSource::NodeConfig(name) => write!(f, "CiliumNodeConfig `{}`", name.escape_debug()),
+            SettingSource::NodeConfig(name) => {
+                write!(f, "CiliumNodeConfig `{}`", name.escape_debug())
+            }
             SettingSource::Argument => f.write_str("an argument of the agent"),
         }
     }
@@ -162,18 +168,46 @@ struct AgentStatus {
 impl From<NodeConfigView> for (String, NodeConfig) {
     fn from(view: NodeConfigView) -> (String, NodeConfig) {
         let NodeConfigView { metadata, spec } = view;
-        let read = |written: &WrittenSelector| written.selector().unwrap_or_else(|_| Selector::nothing());
-        let nodes = spec.node_selector.as_ref().map_or_else(Selector::nothing, read);
-        let NodeConfigMetadata { name, uid, resource_version, labels, owner_references, namespace } = metadata;
+        let read =
+            |written: &WrittenSelector| written.selector().unwrap_or_else(|_| Selector::nothing());
+        let nodes = spec
+            .node_selector
+            .as_ref()
+            .map_or_else(Selector::nothing, read);
+        let NodeConfigMetadata {
+            name,
+            uid,
+            resource_version,
+            labels,
+            owner_references,
+            namespace,
+        } = metadata;
         let owner = super::view::owning_node(&owner_references);
-        let version = ObjectVersion { uid, resource_version };
-        (namespace, NodeConfig { name, version, labels, owner, nodes, defaults: spec.defaults })
+        let version = ObjectVersion {
+            uid,
+            resource_version,
+        };
+        (
+            namespace,
+            NodeConfig {
+                name,
+                version,
+                labels,
+                owner,
+                nodes,
+                defaults: spec.defaults,
+            },
+        )
     }
 }
 
 impl From<AgentView> for Agent {
     fn from(view: AgentView) -> Agent {
-        let agent = view.spec.containers.iter().find(|container| container.name == "cilium-agent");
+        let agent = view
+            .spec
+            .containers
+            .iter()
+            .find(|container| container.name == "cilium-agent");
         Agent {
             node: view.spec.node_name,
             version: agent.and_then(|container| super::cilium::version_of_image(&container.image)),
@@ -187,15 +221,23 @@ pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
     let mut words = container.command.iter().chain(&container.args).peekable();
     let mut arguments: BTreeMap<String, String> = BTreeMap::new();
     while let Some(word) = words.next() {
-        let Some(flag) = word.strip_prefix("--") else { continue };
+        let Some(flag) = word.strip_prefix("--") else {
+            continue;
+        };
         let (key, value) = match flag.split_once('=') {
             Some((key, value)) => (key, value.to_owned()),
-            None => {
-                (flag, words.next_if(|next| !next.starts_with('-')).map_or_else(|| "true".to_owned(), Clone::clone))
-            }
+            None => (
+                flag,
+                words
+                    .next_if(|next| !next.starts_with('-'))
+                    .map_or_else(|| "true".to_owned(), Clone::clone),
+            ),
         };
         // Lists of CIDRs grow with each flag; of others the last one counts.
-        match arguments.get_mut(key).filter(|_| key.ends_with("-cidr") || key == "source") {
+        match arguments
+            .get_mut(key)
+            .filter(|_| key.ends_with("-cidr") || key == "source")
+        {
             Some(list) => *list = format!("{list},{value}"),
             None => {
                 arguments.insert(key.to_owned(), value);
@@ -221,34 +263,54 @@ impl NodeConfig {
 
     /// The blocks that it sets.
     pub fn ranges(&self) -> impl Iterator<Item = Block> + '_ {
-        let texts = Family::BOTH.into_iter().filter_map(|family| self.defaults.get(range_setting(family)));
+        let texts = Family::BOTH
+            .into_iter()
+            .filter_map(|family| self.defaults.get(range_setting(family)));
         texts.filter_map(|text| Block::lenient(text).ok())
     }
 }
 
 impl Observed {
-    /// The block that an agent takes in place of that of its Node (`pkg/ipam/cell/ipam_init.go` ConfigureAndStartIPAM @ 1.20; it waits
-    /// for that of the Node all the same).
+    /// The block that an agent takes in place of that of its Node (`pkg/ipam/cell/ipam_init.go`
+    /// ConfigureAndStartIPAM @ 1.20; it waits for that of the Node all the same).
     pub fn set_range(&self, node: &Node, family: Family) -> Option<Block> {
         let setting = self.setting(&node.labels, range_setting(family))?;
-        Block::lenient(setting.value).ok().filter(|block| block.family() == family)
+        Block::lenient(setting.value)
+            .ok()
+            .filter(|block| block.family() == family)
     }
 
     /// Every block that a setting gives to a node.
     pub(super) fn set_ranges(&self) -> impl Iterator<Item = (&NodeName, Block)> {
         let is_set = |family: Family| {
             let key = range_setting(family);
-            let of_nodes = self.node_configs.iter().any(|config| config.defaults.contains_key(key));
-            of_nodes || self.common_setting(key).is_some_and(|setting| setting.value != "auto")
+            let of_nodes = self
+                .node_configs
+                .iter()
+                .any(|config| config.defaults.contains_key(key));
+            of_nodes
+                || self
+                    .common_setting(key)
+                    .is_some_and(|setting| setting.value != "auto")
         };
-        let families = Family::BOTH.into_iter().filter(move |family| is_set(*family));
+        let families = Family::BOTH
+            .into_iter()
+            .filter(move |family| is_set(*family));
         let winning = families.flat_map(move |family| {
-            self.nodes.values().filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
+            self.nodes
+                .values()
+                .filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
         });
         // One that another setting outweighs now may win again.
-        let written = self.node_configs.iter().filter(|config| config.ranges().next().is_some());
+        let written = self
+            .node_configs
+            .iter()
+            .filter(|config| config.ranges().next().is_some());
         let written = written.flat_map(|config| {
-            let nodes = self.nodes.values().filter(|node| config.nodes.matches(&node.labels));
+            let nodes = self
+                .nodes
+                .values()
+                .filter(|node| config.nodes.matches(&node.labels));
             nodes.flat_map(|node| config.ranges().map(move |block| (&node.name, block)))
         });
         winning.chain(written)
@@ -256,8 +318,16 @@ impl Observed {
 
     /// Blocks of settings that select no node that is there: one that joins may take them.
     pub fn ranges_of_nobody(&self) -> impl Iterator<Item = Block> + '_ {
-        let configs = self.node_configs.iter().filter(|config| config.ranges().next().is_some());
-        let of_nobody = configs.filter(|config| !self.nodes.values().any(|node| config.nodes.matches(&node.labels)));
+        let configs = self
+            .node_configs
+            .iter()
+            .filter(|config| config.ranges().next().is_some());
+        let of_nobody = configs.filter(|config| {
+            !self
+                .nodes
+                .values()
+                .any(|node| config.nodes.matches(&node.labels))
+        });
         of_nobody.flat_map(NodeConfig::ranges)
     }
 
@@ -271,8 +341,12 @@ impl Observed {
         let version = self.cilium.version.map(|(version, _)| version);
         match (self.node_configs_served, version) {
             (NodeConfigsServed::As(api), _) => Some(api),
-            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(16, 0) => Some(NodeConfigApi::V2),
-            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(13, 0) => Some(NodeConfigApi::V2Alpha1),
+            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(16, 0) => {
+                Some(NodeConfigApi::V2)
+            }
+            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(13, 0) => {
+                Some(NodeConfigApi::V2Alpha1)
+            }
             (NodeConfigsServed::Unknown | NodeConfigsServed::No, _) => None,
         }
     }
@@ -280,8 +354,14 @@ impl Observed {
     /// What an agent that starts on a node with these labels now would be set to.
     pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
         let of_node = self.node_configs.iter().rev().find_map(|config| {
-            let value = config.defaults.get(key).filter(|_| config.nodes.matches(labels))?;
-            Some(Setting { value, source: SettingSource::NodeConfig(&config.name) })
+            let value = config
+                .defaults
+                .get(key)
+                .filter(|_| config.nodes.matches(labels))?;
+            Some(Setting {
+                value,
+                source: SettingSource::NodeConfig(&config.name),
+            })
         });
         match self.cilium.agent_arguments.contains_key(key) {
             true => self.common_setting(key),
@@ -291,26 +371,38 @@ impl Observed {
 
     /// Whether the agent of a node would read its annotations.
     pub fn annotation_reads(&self, node: &Node) -> AnnotationReads {
-        let asked = self.setting(&node.labels, "annotate-k8s-node").map(|setting| setting.value);
+        let asked = self
+            .setting(&node.labels, "annotate-k8s-node")
+            .map(|setting| setting.value);
         self.cilium.annotation_reads(asked)
     }
 
     /// Whether agents read annotations, but for settings of single nodes.
     pub fn common_annotation_reads(&self) -> AnnotationReads {
-        self.cilium.annotation_reads(self.common_setting("annotate-k8s-node").map(|setting| setting.value))
+        self.cilium.annotation_reads(
+            self.common_setting("annotate-k8s-node")
+                .map(|setting| setting.value),
+        )
     }
 
     /// What agents are set to, but for settings of single nodes.
     pub fn common_setting(&self, key: &str) -> Option<Setting<'_>> {
         if let Some(value) = self.cilium.agent_arguments.get(key) {
-            return Some(Setting { value, source: SettingSource::Argument });
+            return Some(Setting {
+                value,
+                source: SettingSource::Argument,
+            });
         }
         let value = self.cilium.settings.as_ref()?.get(key)?;
-        Some(Setting { value, source: SettingSource::ConfigMap })
+        Some(Setting {
+            value,
+            source: SettingSource::ConfigMap,
+        })
     }
 
     /// Whether a setting of all nodes is on; absent is off.
     pub fn is_on(&self, key: &str) -> bool {
-        self.common_setting(key).is_some_and(|setting| super::cilium::is_true(setting.value))
+        self.common_setting(key)
+            .is_some_and(|setting| super::cilium::is_true(setting.value))
     }
 }

@@ -1,4 +1,5 @@
-//! The part of an object that is ever read, for files that people share: no secrets, no status noise.
+//! The part of an object that is ever read, for files that people share: no secrets, no status
+//! noise.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +9,8 @@ use super::ObservedKind;
 pub fn slim(kind: ObservedKind, object: &Value) -> Value {
     let (api_version, name) = kind.api_version_and_kind();
     let mut slimmed = Value::Object(Map::new());
-    let text = |key: &str, default: &str| object.get(key).cloned().unwrap_or_else(|| default.into());
+    let text =
+        |key: &str, default: &str| object.get(key).cloned().unwrap_or_else(|| default.into());
     slimmed["apiVersion"] = text("apiVersion", api_version);
     slimmed["kind"] = text("kind", name);
     for path in paths(kind) {
@@ -70,15 +72,27 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["spec", "disabled"],
             &["status", "conditions"],
         ],
-        ObservedKind::PodIpPool => &[&["metadata", "labels"], &["spec", "ipv4"], &["spec", "ipv6"]],
+        ObservedKind::PodIpPool => &[
+            &["metadata", "labels"],
+            &["spec", "ipv4"],
+            &["spec", "ipv6"],
+        ],
         ObservedKind::Service => &[
             &["metadata", "labels"],
             &["metadata", "annotations", "lbipam.cilium.io/ips"],
             &["metadata", "annotations", "lbipam.cilium.io/sharing-key"],
-            &["metadata", "annotations", "lbipam.cilium.io/sharing-cross-namespace"],
+            &[
+                "metadata",
+                "annotations",
+                "lbipam.cilium.io/sharing-cross-namespace",
+            ],
             &["metadata", "annotations", "io.cilium/lb-ipam-ips"],
             &["metadata", "annotations", "io.cilium/lb-ipam-sharing-key"],
-            &["metadata", "annotations", "io.cilium/lb-ipam-sharing-cross-namespace"],
+            &[
+                "metadata",
+                "annotations",
+                "io.cilium/lb-ipam-sharing-cross-namespace",
+            ],
             &["spec", "type"],
             &["spec", "loadBalancerClass"],
             &["spec", "loadBalancerIP"],
@@ -126,9 +140,12 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
             &["status", "replicas"],
             &["status", "updatedReplicas"],
         ],
-        ObservedKind::CiliumAgentPod => {
-            &[&["metadata", "labels"], &["spec", "nodeName"], &["spec", "containers"], &["status", "startTime"]]
-        }
+        ObservedKind::CiliumAgentPod => &[
+            &["metadata", "labels"],
+            &["spec", "nodeName"],
+            &["spec", "containers"],
+            &["status", "startTime"],
+        ],
         ObservedKind::CiliumNodeConfig => &[
             &["metadata", "labels"],
             &["metadata", "ownerReferences"],
@@ -139,7 +156,9 @@ fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
         ObservedKind::BgpClusterConfig => &[&["spec", "nodeSelector"], &["spec", "bgpInstances"]],
         ObservedKind::BgpPeerConfig => &[&["spec", "families"]],
         ObservedKind::BgpAdvertisement => &[&["metadata", "labels"], &["spec", "advertisements"]],
-        ObservedKind::L2AnnouncementPolicy => &[&["spec", "serviceSelector"], &["spec", "loadBalancerIPs"]],
+        ObservedKind::L2AnnouncementPolicy => {
+            &[&["spec", "serviceSelector"], &["spec", "loadBalancerIPs"]]
+        }
         ObservedKind::CiliumDaemonSet => &[
             &["metadata", "labels"],
             &["spec", "template", "spec", "containers"],
@@ -156,13 +175,21 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     let Some(value) = from.get(key) else { return };
     if !rest.is_empty() {
         // An absent leaf must not leave an empty parent behind.
-        let mut child = to.get(key).cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        let mut child = to
+            .get(key)
+            .cloned()
+            .unwrap_or_else(|| Value::Object(Map::new()));
         copy(value, &mut child, rest);
         if child.as_object().is_some_and(|object| !object.is_empty()) {
             to[*key] = child;
         }
     } else if matches!(*key, "containers" | "initContainers") {
-        to[*key] = value.as_array().into_iter().flatten().map(slim_container).collect();
+        to[*key] = value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(slim_container)
+            .collect();
     } else {
         to[*key] = value.clone();
     }
@@ -200,7 +227,8 @@ fn is_read(word: &str) -> bool {
     ARGUMENTS.contains(&word.split('=').next().unwrap_or(word))
 }
 
-/// Name, image and the arguments that are read: a container's environment and other arguments may hold secrets.
+/// Name, image and the arguments that are read: a container's environment and other arguments may
+/// hold secrets.
 fn slim_container(container: &Value) -> Value {
     let mut slimmed = Value::Object(Map::new());
     for key in ["name", "image"] {
@@ -209,7 +237,12 @@ fn slim_container(container: &Value) -> Value {
     for key in ["command", "args"] {
         let mut words: Vec<Value> = Vec::new();
         let mut keeps_value = false;
-        for word in container.get(key).and_then(Value::as_array).into_iter().flatten() {
+        for word in container
+            .get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             let text = word.as_str().unwrap_or_default();
             if is_read(text) || (keeps_value && !text.starts_with('-')) {
                 words.push(word.clone());
@@ -226,8 +259,13 @@ fn slim_container(container: &Value) -> Value {
 
 /// Keeps, of each manager, only whether it wrote a field that matters.
 fn slim_managed_fields(object: &mut Value, slim_manager: fn(Value) -> Option<Value>) {
-    let Some(managers) = object.pointer_mut("/metadata/managedFields") else { return };
-    let entries = managers.as_array_mut().map(std::mem::take).unwrap_or_default();
+    let Some(managers) = object.pointer_mut("/metadata/managedFields") else {
+        return;
+    };
+    let entries = managers
+        .as_array_mut()
+        .map(std::mem::take)
+        .unwrap_or_default();
     *managers = entries.into_iter().filter_map(slim_manager).collect();
 }
 
@@ -238,14 +276,20 @@ fn slim_node_manager(entry: Value) -> Option<Value> {
             copy(written, fields, &["f:spec", key]);
         }
         for key in super::ANNOTATION_KEYS {
-            copy(written, fields, &["f:metadata", "f:annotations", &format!("f:{key}")]);
+            copy(
+                written,
+                fields,
+                &["f:metadata", "f:annotations", &format!("f:{key}")],
+            );
         }
     })
 }
 
 /// `None` for one that did not write `spec.ipam.podCIDRs`.
 fn slim_cilium_node_manager(entry: Value) -> Option<Value> {
-    with_fields(entry, |written, fields| copy(written, fields, &["f:spec", "f:ipam", "f:podCIDRs"]))
+    with_fields(entry, |written, fields| {
+        copy(written, fields, &["f:spec", "f:ipam", "f:podCIDRs"])
+    })
 }
 
 /// When it wrote.
@@ -267,7 +311,9 @@ fn slim_pool_manager(entry: Value) -> Option<Value> {
 
 /// An entry with those of its fields that are copied; `None` where none are.
 fn with_fields(entry: Value, copied: impl Fn(&Value, &mut Value)) -> Option<Value> {
-    let Value::Object(mut entry) = entry else { return None };
+    let Value::Object(mut entry) = entry else {
+        return None;
+    };
     let mut fields = Value::Object(Map::new());
     let written = entry.remove("fieldsV1")?;
     copied(&written, &mut fields);
@@ -284,9 +330,13 @@ mod tests {
 
     #[test]
     fn managers_that_no_server_writes_are_left_out() {
-        let pod_cidr = json!({"manager": "m", "fieldsV1": {"f:spec": {"f:podCIDR": {}, "f:taints": {}}}});
+        let pod_cidr =
+            json!({"manager": "m", "fieldsV1": {"f:spec": {"f:podCIDR": {}, "f:taints": {}}}});
         for (managers, kept) in [
-            (json!([pod_cidr, [], null, "text", {"manager": "m"}, {"fieldsV1": []}]), 1),
+            (
+                json!([pod_cidr, [], null, "text", {"manager": "m"}, {"fieldsV1": []}]),
+                1,
+            ),
             (json!({"fieldsV1": {}}), 0),
             (json!("text"), 0),
         ] {
@@ -294,7 +344,10 @@ mod tests {
             let slimmed = slim(ObservedKind::Node, &node);
             let left = slimmed["metadata"]["managedFields"].as_array().unwrap();
             assert_eq!(left.len(), kept, "{slimmed}");
-            assert!(left.iter().all(|entry| entry["fieldsV1"] == json!({"f:spec": {"f:podCIDR": {}}})));
+            assert!(
+                left.iter()
+                    .all(|entry| entry["fieldsV1"] == json!({"f:spec": {"f:podCIDR": {}}}))
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Subnets of OpenStack Neutron, as far as they were seen. One that was not seen says nothing, least of all that its addresses are free.
+//! Subnets of OpenStack Neutron, as far as they were seen. One that was not seen says nothing,
+//! least of all that its addresses are free.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ pub enum SeenSubnet {
     There {
         /// Its network.
         network: Id,
-        /// Its addresses. Neutron never changes them (`allow_put` of `cidr`, neutron-lib `api/definitions/subnet.py` @ 5.0.1).
+        /// Its addresses. Neutron never changes them (`allow_put` of `cidr`, neutron-lib
+        /// `api/definitions/subnet.py` @ 5.0.1).
         range: Block,
     },
     /// Neutron has none of this id, or shows it to these credentials not.

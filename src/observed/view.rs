@@ -65,12 +65,18 @@ pub(super) struct PodCidrAnnotations<'a> {
 
 impl PodCidrAnnotations<'_> {
     pub(super) fn newer(&self) -> [(&'static str, Option<&str>, Family); 2] {
-        [(ANNOTATION_IPV4, self.ipv4.as_deref(), Family::Ipv4), (ANNOTATION_IPV6, self.ipv6.as_deref(), Family::Ipv6)]
+        [
+            (ANNOTATION_IPV4, self.ipv4.as_deref(), Family::Ipv4),
+            (ANNOTATION_IPV6, self.ipv6.as_deref(), Family::Ipv6),
+        ]
     }
 
     pub(super) fn older(&self) -> [(&'static str, Option<&str>, Family); 2] {
         let older = (OLD_ANNOTATION_IPV4, self.old_ipv4.as_deref(), Family::Ipv4);
-        [older, (OLD_ANNOTATION_IPV6, self.old_ipv6.as_deref(), Family::Ipv6)]
+        [
+            older,
+            (OLD_ANNOTATION_IPV6, self.old_ipv6.as_deref(), Family::Ipv6),
+        ]
     }
 }
 
@@ -295,7 +301,11 @@ pub(super) struct ConfigMapMetadata {
 impl ConfigMapView {
     /// When it was last written.
     pub(super) fn written(&self) -> Option<String> {
-        self.metadata.managed_fields.iter().filter_map(|entry| entry.time.clone()).max()
+        self.metadata
+            .managed_fields
+            .iter()
+            .filter_map(|entry| entry.time.clone())
+            .max()
     }
 
     pub(super) fn namespace(&self) -> String {
@@ -327,7 +337,11 @@ pub(super) struct WorkloadStatus {
 impl WorkloadView<'_> {
     /// Whether all that is wanted runs, and nothing else. Without a status nothing has run yet.
     pub(super) fn is_settled(&self) -> bool {
-        let WorkloadStatus { observed_generation, replicas, updated_replicas } = self.status;
+        let WorkloadStatus {
+            observed_generation,
+            replicas,
+            updated_replicas,
+        } = self.status;
         let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
         let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);
         is_seen
@@ -381,5 +395,8 @@ pub(super) struct DefinitionView<'a> {
 
 /// The UID of the Node that owns an object.
 pub(super) fn owning_node(owners: &[OwnerReference]) -> Option<String> {
-    owners.iter().find(|owner| owner.kind == "Node").map(|owner| owner.uid.clone())
+    owners
+        .iter()
+        .find(|owner| owner.kind == "Node")
+        .map(|owner| owner.uid.clone())
 }

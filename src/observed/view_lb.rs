@@ -1,4 +1,5 @@
-//! Wire views of what LB-IPAM works with: the fields that are read, and nothing else of the objects.
+//! Wire views of what LB-IPAM works with: the fields that are read, and nothing else of the
+//! objects.
 
 use std::collections::BTreeMap;
 

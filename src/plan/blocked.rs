@@ -147,19 +147,35 @@ impl fmt::Display for BlockedReason {
             BlockedReason::LoadBalancing(obstacle) => obstacle.fmt(f),
             BlockedReason::NeutronUnknown(trouble) => trouble.fmt(f),
             BlockedReason::NoCilium => {
-                write!(f, "no cilium-config was seen, so it is not known where Cilium would read a block")
+                write!(
+                    f,
+                    "no cilium-config was seen, so it is not known where Cilium would read a block"
+                )
             }
             BlockedReason::ModeOfAnotherAllocator(mode) => {
-                write!(f, "Cilium runs with ipam `{mode}`, in which another allocator decides")
+                write!(
+                    f,
+                    "Cilium runs with ipam `{mode}`, in which another allocator decides"
+                )
             }
             BlockedReason::ModeUnknown(mode) => {
-                write!(f, "Cilium runs with the unknown ipam `{}`", mode.escape_debug())
+                write!(
+                    f,
+                    "Cilium runs with the unknown ipam `{}`",
+                    mode.escape_debug()
+                )
             }
             BlockedReason::PathNotRead(path, mode) => {
-                write!(f, "the Policy says `writePath: {path}`, which is not read in ipam `{mode}`")
+                write!(
+                    f,
+                    "the Policy says `writePath: {path}`, which is not read in ipam `{mode}`"
+                )
             }
             BlockedReason::OperatorGives => {
-                write!(f, "Cilium's operator hands out blocks itself (ipam `cluster-pool`)")
+                write!(
+                    f,
+                    "Cilium's operator hands out blocks itself (ipam `cluster-pool`)"
+                )
             }
             BlockedReason::OperatorUnseen => {
                 write!(
@@ -169,14 +185,26 @@ impl fmt::Display for BlockedReason {
             }
             BlockedReason::OperatorRefuses(refusal) => {
                 write!(f, "Cilium's operator would refuse it: {refusal}")?;
-                refusal.holder().map_or(Ok(()), |holder| write!(f, " (by node {holder})"))
+                refusal
+                    .holder()
+                    .map_or(Ok(()), |holder| write!(f, " (by node {holder})"))
             }
             BlockedReason::OperatorBlockSize(block, mask) => {
-                write!(f, "{block} is not of the size that Cilium's operator keeps account of, which is /{mask}")
+                write!(
+                    f,
+                    "{block} is not of the size that Cilium's operator keeps account of, which is /{mask}"
+                )
             }
             BlockedReason::StaleOwner(path) => {
-                let kind = if *path == WritePath::CiliumNode { "CiliumNode" } else { "CiliumNodeConfig" };
-                write!(f, "its {kind} belongs to an earlier Node of that name and is about to be collected")
+                let kind = if *path == WritePath::CiliumNode {
+                    "CiliumNode"
+                } else {
+                    "CiliumNodeConfig"
+                };
+                write!(
+                    f,
+                    "its {kind} belongs to an earlier Node of that name and is about to be collected"
+                )
             }
             BlockedReason::InsideOperatorRanges(block) => {
                 write!(
@@ -185,25 +213,42 @@ impl fmt::Display for BlockedReason {
                 )
             }
             BlockedReason::AnnotationNotRead => {
-                write!(f, "this Cilium does not read the annotation: annotate-k8s-node is not \"true\"")
+                write!(
+                    f,
+                    "this Cilium does not read the annotation: annotate-k8s-node is not \"true\""
+                )
             }
             BlockedReason::VersionUnknown => write!(
                 f,
                 "Cilium's version is not known, and annotate-k8s-node is not \"true\": the annotation may not be read"
             ),
             BlockedReason::RivalAllocator => {
-                write!(f, "kube-controller-manager runs with --allocate-node-cidrs=true and fills spec.podCIDRs itself")
+                write!(
+                    f,
+                    "kube-controller-manager runs with --allocate-node-cidrs=true and fills spec.podCIDRs itself"
+                )
             }
             BlockedReason::SpecIsWriteOnce(family) => {
-                write!(f, "spec.podCIDRs is write-once: {family} cannot be added to it, and the annotation is not read")
+                write!(
+                    f,
+                    "spec.podCIDRs is write-once: {family} cannot be added to it, and the annotation is not read"
+                )
             }
-            BlockedReason::Unreadable(text) => write!(f, "the node shows a block that cannot be read ({text})"),
+            BlockedReason::Unreadable(text) => {
+                write!(f, "the node shows a block that cannot be read ({text})")
+            }
             BlockedReason::NoIdentity => {
-                write!(f, "it has no uid or no resourceVersion, so a write could not be guarded")
+                write!(
+                    f,
+                    "it has no uid or no resourceVersion, so a write could not be guarded"
+                )
             }
             BlockedReason::NoPool => write!(f, "no pool matches its labels"),
             BlockedReason::Exhausted(pools) => {
-                let each: Vec<String> = pools.iter().map(|(pool, why)| format!("{pool} {why}")).collect();
+                let each: Vec<String> = pools
+                    .iter()
+                    .map(|(pool, why)| format!("{pool} {why}"))
+                    .collect();
                 write!(f, "no pool can serve it: {}", each.join(", "))
             }
             BlockedReason::FamilyMissing(family) => {
@@ -213,14 +258,25 @@ impl fmt::Display for BlockedReason {
                 )
             }
             BlockedReason::PinFamilyOff(family) => {
-                write!(f, "its pin has an {family} block, but Cilium has {family} switched off")
+                write!(
+                    f,
+                    "its pin has an {family} block, but Cilium has {family} switched off"
+                )
             }
-            BlockedReason::HeldTwice(block, node) => write!(f, "it shows {block}, which node {node} shows too"),
+            BlockedReason::HeldTwice(block, node) => {
+                write!(f, "it shows {block}, which node {node} shows too")
+            }
             BlockedReason::GivenToAnother(block, node) => {
-                write!(f, "it shows {block}, which no agent reads, and a part of it goes to node {node}")
+                write!(
+                    f,
+                    "it shows {block}, which no agent reads, and a part of it goes to node {node}"
+                )
             }
             BlockedReason::HeldNotFree(block) => {
-                write!(f, "it shows {block}, which overlaps addresses that something else uses")
+                write!(
+                    f,
+                    "it shows {block}, which overlaps addresses that something else uses"
+                )
             }
             BlockedReason::SpokenFor(block, node) => {
                 write!(
@@ -228,19 +284,34 @@ impl fmt::Display for BlockedReason {
                     "{block} is claimed for node {node} by an apply that has not finished, or rests after that node"
                 )
             }
-            BlockedReason::PinHeldBy(block, node) => write!(f, "its pinned block {block} is held by node {node}"),
+            BlockedReason::PinHeldBy(block, node) => {
+                write!(f, "its pinned block {block} is held by node {node}")
+            }
             BlockedReason::PinNotFree(block) => {
-                write!(f, "its pinned block {block} overlaps addresses that something else uses")
+                write!(
+                    f,
+                    "its pinned block {block} overlaps addresses that something else uses"
+                )
             }
             BlockedReason::PinWouldMove { pinned, held } => {
-                write!(f, "it is pinned to {pinned} but holds {held}, and a held block never moves by itself")
+                write!(
+                    f,
+                    "it is pinned to {pinned} but holds {held}, and a held block never moves by itself"
+                )
             }
             BlockedReason::CannotBeGivenBack(block) => {
-                write!(f, "{block} cannot be given back: another has it by now, or no pool gives it")
+                write!(
+                    f,
+                    "{block} cannot be given back: another has it by now, or no pool gives it"
+                )
             }
             BlockedReason::LetsHeldOut(blocks) => {
                 let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-                write!(f, "it goes on to let {} out, which its node keeps", blocks.join(" "))
+                write!(
+                    f,
+                    "it goes on to let {} out, which its node keeps",
+                    blocks.join(" ")
+                )
             }
             BlockedReason::CannotBeUndone(path, blocks) => {
                 let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
@@ -248,29 +319,56 @@ impl fmt::Display for BlockedReason {
                     WritePath::NodeSpec | WritePath::NodeAnnotation | WritePath::PodIpPool => {
                         "spec.podCIDRs is write-once"
                     }
-                    WritePath::CiliumNode => "its agent may have started on what its CiliumNode shows",
-                    WritePath::NodeConfig => "its agent may have started on what its CiliumNodeConfig says",
+                    WritePath::CiliumNode => {
+                        "its agent may have started on what its CiliumNode shows"
+                    }
+                    WritePath::NodeConfig => {
+                        "its agent may have started on what its CiliumNodeConfig says"
+                    }
                 };
                 write!(f, "it keeps {}: {why}", blocks.join(" "))
             }
             BlockedReason::PinInMultiPool => {
-                write!(f, "in ipam `multi-pool` Cilium's operator picks the blocks of a node, so a pin cannot be kept")
+                write!(
+                    f,
+                    "in ipam `multi-pool` Cilium's operator picks the blocks of a node, so a pin cannot be kept"
+                )
             }
-            BlockedReason::PodPoolsNotServed => write!(f, "CiliumPodIPPools are not served (Cilium 1.14 and later)"),
-            BlockedReason::PodPoolsHidden(why) => write!(f, "what is there cannot be seen: {}", why.escape_debug()),
+            BlockedReason::PodPoolsNotServed => {
+                write!(f, "CiliumPodIPPools are not served (Cilium 1.14 and later)")
+            }
+            BlockedReason::PodPoolsHidden(why) => {
+                write!(f, "what is there cannot be seen: {}", why.escape_debug())
+            }
             BlockedReason::PodPoolDisabled => {
-                write!(f, "a CiliumPodIPPool cannot be disabled: agents take of it as long as it is there")
+                write!(
+                    f,
+                    "a CiliumPodIPPool cannot be disabled: agents take of it as long as it is there"
+                )
             }
-            BlockedReason::PodPoolEmpty => write!(f, "nothing is left of its ranges for the families that are in use"),
+            BlockedReason::PodPoolEmpty => write!(
+                f,
+                "nothing is left of its ranges for the families that are in use"
+            ),
             BlockedReason::PodPoolOverlaps(other) => {
                 let (block, pool) = &**other;
-                write!(f, "CiliumPodIPPool {} has or gave {block} too", pool.escape_debug())
+                write!(
+                    f,
+                    "CiliumPodIPPool {} has or gave {block} too",
+                    pool.escape_debug()
+                )
             }
             BlockedReason::PodPoolSize(size) => {
-                write!(f, "its blocks have the size {size}, and maskSize of a CiliumPodIPPool cannot be changed")
+                write!(
+                    f,
+                    "its blocks have the size {size}, and maskSize of a CiliumPodIPPool cannot be changed"
+                )
             }
             BlockedReason::PodPoolInUse(block, node) => {
-                write!(f, "node {node} has {block} of it, and would keep it while the operator complains")
+                write!(
+                    f,
+                    "node {node} has {block} of it, and would keep it while the operator complains"
+                )
             }
             BlockedReason::PodPoolRecut => {
                 write!(
@@ -279,30 +377,57 @@ impl fmt::Display for BlockedReason {
                 )
             }
             BlockedReason::PodPoolChosen(config) => {
-                write!(f, "CiliumNodeConfig {} makes it the default of nodes, and is not ours", config.escape_debug())
+                write!(
+                    f,
+                    "CiliumNodeConfig {} makes it the default of nodes, and is not ours",
+                    config.escape_debug()
+                )
             }
             BlockedReason::PodPoolTooWide(bits) => {
-                write!(f, "Cilium takes no IPv6 CIDR that has more than 2^{bits} blocks")
+                write!(
+                    f,
+                    "Cilium takes no IPv6 CIDR that has more than 2^{bits} blocks"
+                )
             }
             BlockedReason::ChosenPoolBlocked(pool) => {
-                write!(f, "pool {pool} has to wait, and is not chosen before it is there")
+                write!(
+                    f,
+                    "pool {pool} has to wait, and is not chosen before it is there"
+                )
             }
             BlockedReason::ManagedByAnother(owner) => {
-                write!(f, "its label app.kubernetes.io/managed-by says that `{}` manages it", owner.escape_debug())
+                write!(
+                    f,
+                    "its label app.kubernetes.io/managed-by says that `{}` manages it",
+                    owner.escape_debug()
+                )
             }
             BlockedReason::PoolsTied(tied) => {
                 let (pool, node) = &**tied;
-                write!(f, "pool {pool} is as good for node {node}, and Cilium would take the later one by name")
+                write!(
+                    f,
+                    "pool {pool} is as good for node {node}, and Cilium would take the later one by name"
+                )
             }
             BlockedReason::DefaultPoolNotRead => {
-                write!(f, "ipam-default-ip-pool is read from Cilium 1.15 on, and this is older or of unknown version")
+                write!(
+                    f,
+                    "ipam-default-ip-pool is read from Cilium 1.15 on, and this is older or of unknown version"
+                )
             }
             BlockedReason::UndoneByFiles => write!(f, "it is as the files say"),
             BlockedReason::NodeConfigsNotServed => {
-                write!(f, "CiliumNodeConfigs are not served (Cilium 1.13 and later), or its version is not known")
+                write!(
+                    f,
+                    "CiliumNodeConfigs are not served (Cilium 1.13 and later), or its version is not known"
+                )
             }
             BlockedReason::CannotBeSelected(why) => {
-                write!(f, "no CiliumNodeConfig can select it alone: {}", why.escape_debug())
+                write!(
+                    f,
+                    "no CiliumNodeConfig can select it alone: {}",
+                    why.escape_debug()
+                )
             }
             BlockedReason::NodeConfigOfAnother(name) => {
                 write!(
@@ -312,9 +437,14 @@ impl fmt::Display for BlockedReason {
                 )
             }
             BlockedReason::SettingOfAnother(setting) => {
-                write!(f, "a CiliumNodeConfig of ours would have no effect: {setting}")
+                write!(
+                    f,
+                    "a CiliumNodeConfig of ours would have no effect: {setting}"
+                )
             }
-            BlockedReason::PinPoolDisabled(pool) => write!(f, "it is pinned into pool {pool}, which is disabled"),
+            BlockedReason::PinPoolDisabled(pool) => {
+                write!(f, "it is pinned into pool {pool}, which is disabled")
+            }
         }
     }
 }

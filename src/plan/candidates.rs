@@ -19,16 +19,32 @@ pub(super) struct Candidates<'d> {
 
 impl<'d> Candidates<'d> {
     pub(super) fn new(desired: &'d Desired, supply: &Supply) -> Candidates<'d> {
-        let mut ranked: Vec<(&Pool, PoolId)> =
-            desired.pools.values().filter_map(|pool| Some((pool, supply.id(&pool.name)?))).collect();
+        let mut ranked: Vec<(&Pool, PoolId)> = desired
+            .pools
+            .values()
+            .filter_map(|pool| Some((pool, supply.id(&pool.name)?)))
+            .collect();
         ranked.sort_by(|(a, _), (b, _)| Pool::best_first(a, b));
-        let keys = desired.pools.values().flat_map(|pool| pool.selector.keys()).collect();
-        Candidates { ranked, keys, known: BTreeMap::new(), ties: BTreeMap::new() }
+        let keys = desired
+            .pools
+            .values()
+            .flat_map(|pool| pool.selector.keys())
+            .collect();
+        Candidates {
+            ranked,
+            keys,
+            known: BTreeMap::new(),
+            ties: BTreeMap::new(),
+        }
     }
 
     /// The pools for a node, best first.
     pub(super) fn of(&mut self, node: &Node) -> Arc<[PoolId]> {
-        let projection: Vec<Option<String>> = self.keys.iter().map(|key| node.labels.get(*key).cloned()).collect();
+        let projection: Vec<Option<String>> = self
+            .keys
+            .iter()
+            .map(|key| node.labels.get(*key).cloned())
+            .collect();
         if let Some(known) = self.known.get(&projection) {
             return known.clone();
         }
@@ -36,7 +52,9 @@ impl<'d> Candidates<'d> {
         if let [(first, _), (second, _), ..] = matching[..]
             && first.rank() == second.rank()
         {
-            self.ties.entry((&first.name, &second.name)).or_insert_with(|| node.name.clone());
+            self.ties
+                .entry((&first.name, &second.name))
+                .or_insert_with(|| node.name.clone());
         }
         let ids: Arc<[PoolId]> = matching.into_iter().map(|(_, id)| id).collect();
         self.known.insert(projection, ids.clone());
@@ -44,7 +62,11 @@ impl<'d> Candidates<'d> {
     }
 
     fn matching(&self, labels: &Labels) -> Vec<(&'d Pool, PoolId)> {
-        self.ranked.iter().filter(|(pool, _)| pool.selector.matches(labels)).copied().collect()
+        self.ranked
+            .iter()
+            .filter(|(pool, _)| pool.selector.matches(labels))
+            .copied()
+            .collect()
     }
 
     /// A warning for each pair of pools between which only the name decided, for some node.
@@ -63,8 +85,8 @@ impl<'d> Candidates<'d> {
                 first.selector.specificity(),
                 first.name
             );
-            let finding =
-                Finding::new(Severity::Warning, Rule("selector-tie"), message).about(ObjectRef::pool(&second.name));
+            let finding = Finding::new(Severity::Warning, Rule("selector-tie"), message)
+                .about(ObjectRef::pool(&second.name));
             Some(
                 finding
                     .at(&second.origin, "tied")

@@ -10,7 +10,8 @@ use super::pod_pools::PodPoolChange;
 use crate::alloc::PassedOver;
 use crate::claims::ClaimGuard;
 use crate::model::{
-    AddressPoolName, Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName, WritePath,
+    AddressPoolName, Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, ServiceName,
+    WritePath,
 };
 use crate::net::Block;
 use crate::neutron::Id;
@@ -84,7 +85,8 @@ pub enum Change {
 pub enum Sequence {
     /// It may be sent together with others.
     Any,
-    /// It is sent when those before it are through, and only if they went well: what it does was foretold after them.
+    /// It is sent when those before it are through, and only if they went well: what it does was
+    /// foretold after them.
     AfterThoseBefore,
 }
 
@@ -104,7 +106,9 @@ impl Change {
     pub fn as_node(&self) -> Option<&NodeChange> {
         match self {
             Change::Node(change) => Some(change),
-            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Port(_) => None,
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Port(_) => {
+                None
+            }
         }
     }
 
@@ -112,7 +116,9 @@ impl Change {
     pub fn as_port(&self) -> Option<&PortChange> {
         match self {
             Change::Port(change) => Some(change),
-            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Node(_) => None,
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) | Change::Node(_) => {
+                None
+            }
         }
     }
 
@@ -130,14 +136,17 @@ impl Change {
     /// How it stands to those beside it.
     pub fn sequence(&self) -> Sequence {
         match self {
-            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => Sequence::AfterThoseBefore,
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => {
+                Sequence::AfterThoseBefore
+            }
             Change::Port(_) | Change::Node(_) => Sequence::Any,
         }
     }
 
     /// Whether it is a block for a node that has none, and of which nothing runs there yet.
     pub fn gives_to_a_new_node(&self) -> bool {
-        let is_new = |node: &NodeChange| node.action == Action::Assign && node.hazard == Hazard::None;
+        let is_new =
+            |node: &NodeChange| node.action == Action::Assign && node.hazard == Hazard::None;
         self.as_node().is_some_and(is_new) && self.needs_approval().is_empty()
     }
 
@@ -157,7 +166,9 @@ impl Change {
 }
 
 /// The changes of nodes among these.
-pub fn node_changes<'c>(changes: impl IntoIterator<Item = &'c Change>) -> impl Iterator<Item = &'c NodeChange> {
+pub fn node_changes<'c>(
+    changes: impl IntoIterator<Item = &'c Change>,
+) -> impl Iterator<Item = &'c NodeChange> {
     changes.into_iter().filter_map(Change::as_node)
 }
 
@@ -214,7 +225,8 @@ pub struct NodeConfigEdit {
 /// The `CiliumNodeConfig` that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeConfigObject {
-    /// There is none: it is created without settings, owned by its Node, and then filled in the version that it got.
+    /// There is none: it is created without settings, owned by its Node, and then filled in the
+    /// version that it got.
     New {
         /// The value of the label that selects the node.
         hostname: String,
@@ -226,9 +238,11 @@ pub enum NodeConfigObject {
 /// The CiliumNode that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CiliumNodeObject {
-    /// There is none: it is created empty, owned by its Node, and then filled in the version that it got.
+    /// There is none: it is created empty, owned by its Node, and then filled in the version that
+    /// it got.
     New(OperatorAttention),
-    /// There is none, and an empty one would be filled by Cilium's operator: it is created with its blocks.
+    /// There is none, and an empty one would be filled by Cilium's operator: it is created with its
+    /// blocks.
     Filled,
     /// It was seen, in this version.
     Seen(ObjectVersion),
@@ -248,7 +262,9 @@ impl Edit {
     /// The blocks that the written fields will show.
     pub fn blocks(&self) -> BTreeSet<Block> {
         match self {
-            Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => pod_cidrs.iter().copied().collect(),
+            Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => {
+                pod_cidrs.iter().copied().collect()
+            }
             Edit::NodeAnnotations { values } => values.values().flatten().copied().collect(),
             Edit::NodeConfig(config) => config.ranges.iter().copied().collect(),
         }
@@ -319,8 +335,8 @@ pub struct NodeChange {
     pub needs_approval: Vec<UnapprovedBlock>,
 }
 
-/// A block that only fields show which the node's own agent can write, and that no pool would give the node. Written
-/// unattended, it would let one node choose its addresses.
+/// A block that only fields show which the node's own agent can write, and that no pool would give
+/// the node. Written unattended, it would let one node choose its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnapprovedBlock {
     /// The block.
@@ -335,18 +351,28 @@ pub struct UnapprovedBlock {
 
 impl fmt::Display for UnapprovedBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UnapprovedBlock { block, field, reason, author } = self;
+        let UnapprovedBlock {
+            block,
+            field,
+            reason,
+            author,
+        } = self;
         write!(f, "{block}, which only {field} shows")?;
         if let Some((manager, time)) = author {
-            write!(f, " (written by {} at {})", manager.escape_debug(), time.escape_debug())?;
+            write!(
+                f,
+                " (written by {} at {})",
+                manager.escape_debug(),
+                time.escape_debug()
+            )?;
         }
         write!(f, ": {reason}")
     }
 }
 
 impl NodeChange {
-    /// The same change, when the object that it writes was created without blocks and got this version: from then on its write is guarded by
-    /// it, and its claim ends with it.
+    /// The same change, when the object that it writes was created without blocks and got this
+    /// version: from then on its write is guarded by it, and its claim ends with it.
     pub fn prepared(&self, version: ObjectVersion) -> NodeChange {
         let mut change = self.clone();
         match &mut change.edit {
@@ -357,13 +383,18 @@ impl NodeChange {
         change
     }
 
-    /// Blocks that the written field comes to show and does not show yet. What it shows already the object itself records, under the
-    /// resourceVersion that guards the write.
+    /// Blocks that the written field comes to show and does not show yet. What it shows already the
+    /// object itself records, under the resourceVersion that guards the write.
     pub fn new_blocks(&self) -> BTreeSet<Block> {
         match (&self.edit, &self.undo) {
             (Edit::NodeAnnotations { values }, Some(Edit::NodeAnnotations { values: shown })) => {
-                let is_new = |(key, block): &(&&str, &Option<Block>)| shown.get(**key) != Some(*block);
-                values.iter().filter(is_new).filter_map(|(_, block)| *block).collect()
+                let is_new =
+                    |(key, block): &(&&str, &Option<Block>)| shown.get(**key) != Some(*block);
+                values
+                    .iter()
+                    .filter(is_new)
+                    .filter_map(|(_, block)| *block)
+                    .collect()
             }
             (Edit::NodeAnnotations { .. }, _) => self.edit.blocks(),
             (Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig(_), _) => {
@@ -373,15 +404,23 @@ impl NodeChange {
         }
     }
 
-    /// What keeps the write from landing late, as its claim names it: UID and guard of the object that is written.
+    /// What keeps the write from landing late, as its claim names it: UID and guard of the object
+    /// that is written.
     pub fn claim_guard(&self) -> (&str, ClaimGuard) {
-        let version = |version: &ObjectVersion| ClaimGuard::Version(version.resource_version.clone());
+        let version =
+            |version: &ObjectVersion| ClaimGuard::Version(version.resource_version.clone());
         match &self.edit {
-            Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => (&self.guard.uid, version(&self.guard)),
-            Edit::CiliumNode { object: CiliumNodeObject::New(_) | CiliumNodeObject::Filled, .. } => {
-                (&self.guard.uid, ClaimGuard::Creation)
+            Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => {
+                (&self.guard.uid, version(&self.guard))
             }
-            Edit::CiliumNode { object: CiliumNodeObject::Seen(seen), .. } => (&seen.uid, version(seen)),
+            Edit::CiliumNode {
+                object: CiliumNodeObject::New(_) | CiliumNodeObject::Filled,
+                ..
+            } => (&self.guard.uid, ClaimGuard::Creation),
+            Edit::CiliumNode {
+                object: CiliumNodeObject::Seen(seen),
+                ..
+            } => (&seen.uid, version(seen)),
             Edit::NodeConfig(config) => match &config.object {
                 NodeConfigObject::New { .. } => (&self.guard.uid, ClaimGuard::Creation),
                 NodeConfigObject::Seen(seen) => (&seen.uid, version(seen)),

@@ -8,7 +8,9 @@ use super::blocked::Blocked;
 use super::change::{Action, Change, CiliumNodeObject, Edit, NodeChange, Reason};
 use super::document::{ChangeDocument, GuardDocument, OriginDocument, PlanDocument};
 use super::document_edit::EditDocument;
-use super::document_findings::{BlockedDocument, DriftDocument, MisplacedDocument, RefusalDocument};
+use super::document_findings::{
+    BlockedDocument, DriftDocument, MisplacedDocument, RefusalDocument,
+};
 use super::document_lb::hazard_text;
 use super::drift::Drift;
 use super::limits::Refusal;
@@ -31,7 +33,12 @@ fn texts(blocks: &[Block]) -> Vec<String> {
 
 impl From<&Origin> for OriginDocument {
     fn from(origin: &Origin) -> OriginDocument {
-        OriginDocument { file: origin.file.to_string(), line: origin.line, column: origin.column, snippet: None }
+        OriginDocument {
+            file: origin.file.to_string(),
+            line: origin.line,
+            column: origin.column,
+            snippet: None,
+        }
     }
 }
 
@@ -79,16 +86,24 @@ impl From<&Edit> for EditDocument {
     fn from(edit: &Edit) -> EditDocument {
         match edit {
             Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
-            Edit::CiliumNode { pod_cidrs, object: CiliumNodeObject::Filled } => {
-                EditDocument::CiliumNodeBesideOperator(texts(pod_cidrs))
-            }
-            Edit::CiliumNode { pod_cidrs, object: _ } => EditDocument::CiliumNode(texts(pod_cidrs)),
+            Edit::CiliumNode {
+                pod_cidrs,
+                object: CiliumNodeObject::Filled,
+            } => EditDocument::CiliumNodeBesideOperator(texts(pod_cidrs)),
+            Edit::CiliumNode {
+                pod_cidrs,
+                object: _,
+            } => EditDocument::CiliumNode(texts(pod_cidrs)),
             Edit::NodeConfig(config) => {
-                let setting = |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
+                let setting =
+                    |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
                 EditDocument::NodeConfig(config.ranges.iter().map(setting).collect())
             }
             Edit::NodeAnnotations { values } => EditDocument::Annotations(
-                values.iter().map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string()))).collect(),
+                values
+                    .iter()
+                    .map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string())))
+                    .collect(),
             ),
         }
     }
@@ -96,7 +111,12 @@ impl From<&Edit> for EditDocument {
 
 impl From<&Refusal> for RefusalDocument {
     fn from(refusal: &Refusal) -> RefusalDocument {
-        let Refusal { rule, message, help, waiver } = refusal;
+        let Refusal {
+            rule,
+            message,
+            help,
+            waiver,
+        } = refusal;
         RefusalDocument {
             rule: rule.to_string(),
             message: message.clone(),
@@ -107,7 +127,11 @@ impl From<&Refusal> for RefusalDocument {
 }
 
 fn reason_text(change: &NodeChange) -> String {
-    let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
+    let pool = change
+        .pool
+        .as_ref()
+        .map(|pool| format!(" of pool {pool}"))
+        .unwrap_or_default();
     let restart = match change.hazard {
         Hazard::None => "",
         Hazard::Destructive => "; pods on it lose their addresses",
@@ -115,19 +139,41 @@ fn reason_text(change: &NodeChange) -> String {
     };
     let why = match &change.reason {
         Reason::Pinned => {
-            format!("pinned{}", change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default())
+            format!(
+                "pinned{}",
+                change
+                    .origin
+                    .as_ref()
+                    .map(|origin| format!(" by {origin}"))
+                    .unwrap_or_default()
+            )
         }
         Reason::MovedByPin { from } => {
-            let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
-            format!("pinned{place}, and moves away from {from}: drain the node; its Node keeps the old block for good")
+            let place = change
+                .origin
+                .as_ref()
+                .map(|origin| format!(" by {origin}"))
+                .unwrap_or_default();
+            format!(
+                "pinned{place}, and moves away from {from}: drain the node; its Node keeps the old block for good"
+            )
         }
         Reason::PinnedInPart => {
-            let place = change.origin.as_ref().map(|origin| format!(" by {origin}")).unwrap_or_default();
+            let place = change
+                .origin
+                .as_ref()
+                .map(|origin| format!(" by {origin}"))
+                .unwrap_or_default();
             format!("one family pinned{place}, the other the lowest free block{pool}")
         }
-        Reason::LowestFree { passed_over } if passed_over.is_empty() => format!("lowest free block{pool}"),
+        Reason::LowestFree { passed_over } if passed_over.is_empty() => {
+            format!("lowest free block{pool}")
+        }
         Reason::LowestFree { passed_over } => {
-            let better: Vec<String> = passed_over.iter().map(|pool| format!("{} {}", pool.pool, pool.why)).collect();
+            let better: Vec<String> = passed_over
+                .iter()
+                .map(|pool| format!("{} {}", pool.pool, pool.why))
+                .collect();
             format!("lowest free block{pool} ({})", better.join(", "))
         }
         Reason::HeldElsewhere { field } => {
@@ -135,8 +181,11 @@ fn reason_text(change: &NodeChange) -> String {
         }
         Reason::Undo => "undoes an earlier apply".to_owned(),
     };
-    let approval: String =
-        change.needs_approval.iter().map(|block| format!("; needs the approval of a person: {block}")).collect();
+    let approval: String = change
+        .needs_approval
+        .iter()
+        .map(|block| format!("; needs the approval of a person: {block}"))
+        .collect();
     why + restart + &approval
 }
 
@@ -155,7 +204,14 @@ impl From<&Blocked> for BlockedDocument {
 
 impl From<&Misplaced> for MisplacedDocument {
     fn from(misplaced: &Misplaced) -> MisplacedDocument {
-        let Misplaced { reason, pool, node, block, field, origin } = misplaced;
+        let Misplaced {
+            reason,
+            pool,
+            node,
+            block,
+            field,
+            origin,
+        } = misplaced;
         MisplacedDocument {
             kind: "Node".to_owned(),
             name: node.to_string(),
@@ -172,7 +228,11 @@ impl From<&Misplaced> for MisplacedDocument {
 
 fn ranges_text(ranges: &BTreeSet<IpNet>) -> String {
     let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-    if ranges.is_empty() { "none".to_owned() } else { ranges.join(" ") }
+    if ranges.is_empty() {
+        "none".to_owned()
+    } else {
+        ranges.join(" ")
+    }
 }
 
 impl From<&Drift> for DriftDocument {

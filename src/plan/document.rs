@@ -1,14 +1,17 @@
-//! The plan as versioned JSON: what `--output json` prints, what a saved plan is, and what every other output is made of.
+//! The plan as versioned JSON: what `--output json` prints, what a saved plan is, and what every
+//! other output is made of.
 //!
-//! Readers ignore fields that they do not know and refuse another major version. Addresses are text here, and what is read
-//! from a file is only ever compared with a fresh plan, never executed.
+//! Readers ignore fields that they do not know and refuse another major version. Addresses are text
+//! here, and what is read from a file is only ever compared with a fresh plan, never executed.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::document_edit::EditDocument;
-use super::document_findings::{BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument};
+use super::document_findings::{
+    BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
+};
 use super::document_lb::{LbSummary, ServiceEffectDocument};
 use super::document_pod_pools::PodPoolSummary;
 use super::{Plan, digest};
@@ -25,8 +28,9 @@ pub struct PlanDocument {
     /// What it is made from.
     #[serde(default)]
     pub intent: Intent,
-    /// SHA-256 over all that decides what an apply of it does: the changes, the waivers, and which files it is from, as `source` names them.
-    /// What may differ harmlessly is left out: resourceVersions, places, reasons.
+    /// SHA-256 over all that decides what an apply of it does: the changes, the waivers, and which
+    /// files it is from, as `source` names them. What may differ harmlessly is left out:
+    /// resourceVersions, places, reasons.
     pub digest: String,
     /// The files that it was made from.
     pub source: SourceDocument,
@@ -92,8 +96,8 @@ pub struct Summary {
     pub moved: usize,
     /// Changes that must wait.
     pub blocked: usize,
-    /// Nodes that are as the files say: nothing changes or waits, no block is misplaced, no field drifted, and no check
-    /// found an error.
+    /// Nodes that are as the files say: nothing changes or waits, no block is misplaced, no field
+    /// drifted, and no check found an error.
     pub unchanged: usize,
     /// Nodes with a block that the files would not give them today.
     #[serde(default)]
@@ -141,8 +145,8 @@ pub struct OriginDocument {
 /// A change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDocument {
-    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete` or `restore` for a pool; `pin` or `restore` for
-    /// a Service.
+    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete` or
+    /// `restore` for a pool; `pin` or `restore` for a Service.
     pub action: String,
     /// Kind of the object.
     pub kind: String,
@@ -215,21 +219,34 @@ impl PlanDocument {
             unchanged: _,
             desired_digest,
         } = plan;
-        let refused = refusals.iter().filter(|refusal| !refusal.is_waived(waivers));
+        let refused = refusals
+            .iter()
+            .filter(|refusal| !refusal.is_waived(waivers));
         PlanDocument {
             format_version: FORMAT_VERSION.to_owned(),
             intent: Intent::Files,
             digest: String::new(),
-            source: SourceDocument { directory: directory.to_owned(), revision: None, digest: desired_digest.clone() },
+            source: SourceDocument {
+                directory: directory.to_owned(),
+                revision: None,
+                digest: desired_digest.clone(),
+            },
             summary: Summary::new(plan),
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
             changes: changes.iter().map(ChangeDocument::from).collect(),
-            services: effects.services.iter().map(ServiceEffectDocument::from).collect(),
+            services: effects
+                .services
+                .iter()
+                .map(ServiceEffectDocument::from)
+                .collect(),
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
             misplaced: misplaced.iter().map(MisplacedDocument::from).collect(),
             drift: drift.iter().map(DriftDocument::from).collect(),
-            findings: grouped(findings).iter().map(FindingDocument::from).collect(),
+            findings: grouped(findings)
+                .iter()
+                .map(FindingDocument::from)
+                .collect(),
         }
         .sealed()
     }
@@ -237,11 +254,16 @@ impl PlanDocument {
     /// With the first few subjects of each finding only.
     #[must_use]
     pub fn cut(mut self) -> PlanDocument {
-        self.findings = self.findings.into_iter().map(FindingDocument::cut).collect();
+        self.findings = self
+            .findings
+            .into_iter()
+            .map(FindingDocument::cut)
+            .collect();
         self
     }
 
-    /// A plan whose digest is made to fit, whatever it says: for tests of what is done with a forged one.
+    /// A plan whose digest is made to fit, whatever it says: for tests of what is done with a
+    /// forged one.
     ///
     /// # Errors
     /// A text that is no plan.
@@ -261,7 +283,11 @@ impl PlanDocument {
             Intent::Files => String::new(),
             Intent::Undo => "undo\n".to_owned(),
         };
-        let SourceDocument { directory, revision, digest } = &self.source;
+        let SourceDocument {
+            directory,
+            revision,
+            digest,
+        } = &self.source;
         text.push_str(&format!("source {:?}\n", (directory, revision, digest)));
         for waiver in &self.waivers {
             text.push_str(&format!("waiver {waiver:?}\n"));
@@ -282,7 +308,8 @@ impl PlanDocument {
     /// Reads a saved plan.
     ///
     /// # Errors
-    /// A file that is no plan, one of another major version, one that was changed since, and one that changes an object twice.
+    /// A file that is no plan, one of another major version, one that was changed since, and one
+    /// that changes an object twice.
     pub fn parse(json: &str) -> Result<PlanDocument, PlanFileError> {
         #[derive(Deserialize)]
         struct Version {
@@ -291,14 +318,20 @@ impl PlanDocument {
         let Version { format_version } = serde_json::from_str(json)?;
         let major = |version: &str| version.split('.').next().map(str::to_owned);
         if major(&format_version) != major(FORMAT_VERSION) {
-            return Err(PlanFileError::Version(format_version.escape_debug().to_string()));
+            return Err(PlanFileError::Version(
+                format_version.escape_debug().to_string(),
+            ));
         }
         let document: PlanDocument = serde_json::from_str(json)?;
         if document.own_digest() != document.digest {
             return Err(PlanFileError::Digest);
         }
         let mut names = BTreeSet::new();
-        match document.changes.iter().find(|change| !names.insert((&change.kind, &change.name))) {
+        match document
+            .changes
+            .iter()
+            .find(|change| !names.insert((&change.kind, &change.name)))
+        {
             Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
             None => Ok(document),
         }
@@ -311,7 +344,10 @@ impl ChangeDocument {
         match &self.edit {
             EditDocument::AddressPairs { add, remove } => {
                 let signed = |sign, ranges: &[String]| {
-                    ranges.iter().map(move |range| format!("{sign}{range}")).collect::<Vec<_>>()
+                    ranges
+                        .iter()
+                        .map(move |range| format!("{sign}{range}"))
+                        .collect::<Vec<_>>()
                 };
                 [signed('+', add), signed('-', remove)].concat().join(" ")
             }
@@ -337,9 +373,22 @@ impl ChangeDocument {
             origin: _,
         } = self;
         // A pool that was made again just so is as good.
-        let uid = if matches!(edit, EditDocument::AddressPool(_)) { "" } else { &guard.uid };
+        let uid = if matches!(edit, EditDocument::AddressPool(_)) {
+            ""
+        } else {
+            &guard.uid
+        };
         // What it does to Services is compared Service by Service.
-        let hazard = if matches!(edit, EditDocument::AddressPool(_)) || kind == "Service" { "" } else { hazard };
-        format!("{:?}", (action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid))
+        let hazard = if matches!(edit, EditDocument::AddressPool(_)) || kind == "Service" {
+            ""
+        } else {
+            hazard
+        };
+        format!(
+            "{:?}",
+            (
+                action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid
+            )
+        )
     }
 }

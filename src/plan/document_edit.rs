@@ -15,7 +15,8 @@ pub enum EditDocument {
     /// All blocks of the CiliumNode.
     #[serde(rename = "CiliumNode.spec.ipam.podCIDRs")]
     CiliumNode(Vec<String>),
-    /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it; `null` where there is none.
+    /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it; `null` where
+    /// there is none.
     #[serde(rename = "spec")]
     PodPool(Option<serde_json::Value>),
     /// All blocks of a CiliumNode that is made while Cilium's operator hands out blocks itself.

@@ -1,4 +1,5 @@
-//! The part of a plan's JSON beside its changes: what is refused, blocked, misplaced or drifted, and what checks found.
+//! The part of a plan's JSON beside its changes: what is refused, blocked, misplaced or drifted,
+//! and what checks found.
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +86,8 @@ pub struct FindingDocument {
     pub severity: String,
     /// Stable code.
     pub rule: String,
-    /// How many findings this entry stands for: those of one rule with one place in the files and one way out.
+    /// How many findings this entry stands for: those of one rule with one place in the files and
+    /// one way out.
     #[serde(default = "one")]
     pub count: usize,
     /// `Kind/name` of the first object that it is about, where there is one.
@@ -129,7 +131,15 @@ impl FindingDocument {
 
 impl From<&FindingGroup<'_>> for FindingDocument {
     fn from(group: &FindingGroup<'_>) -> FindingDocument {
-        let Finding { severity, rule, message, help, origin, related, .. } = group.first;
+        let Finding {
+            severity,
+            rule,
+            message,
+            help,
+            origin,
+            related,
+            ..
+        } = group.first;
         let subjects: Vec<String> = group.subjects().iter().map(ToString::to_string).collect();
         FindingDocument {
             severity: severity.to_string(),
@@ -139,10 +149,17 @@ impl From<&FindingGroup<'_>> for FindingDocument {
             other_subjects: subjects.iter().skip(1).cloned().collect(),
             subject_count: subjects.len(),
             message: message.clone(),
-            further_messages: group.further.iter().map(|finding| finding.message.clone()).collect(),
+            further_messages: group
+                .further
+                .iter()
+                .map(|finding| finding.message.clone())
+                .collect(),
             help: help.clone(),
             origin: origin.as_ref().map(OriginDocument::from),
-            related: related.iter().map(|label| OriginDocument::from(&label.origin)).collect(),
+            related: related
+                .iter()
+                .map(|label| OriginDocument::from(&label.origin))
+                .collect(),
         }
     }
 }

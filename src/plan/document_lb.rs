@@ -6,7 +6,10 @@ use super::Plan;
 use super::change::{Change, Target};
 use super::document::{ChangeDocument, GuardDocument, OriginDocument};
 use super::document_edit::EditDocument;
-use super::lb::{AddressPoolChange, LossTime, LostAddress, PoolAction, ServiceAction, ServiceChange, ServiceEffect};
+use super::lb::{
+    AddressPoolChange, LossTime, LostAddress, PoolAction, ServiceAction, ServiceChange,
+    ServiceEffect,
+};
 use crate::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Gain, Translation};
 use crate::model::Hazard;
 use crate::observed::FIELD_MANAGER;
@@ -41,7 +44,11 @@ impl LbSummary {
             update: count(&[PoolAction::Update, PoolAction::Restore]),
             adopt: count(&[PoolAction::Adopt]),
             delete: count(&[PoolAction::Delete]),
-            pin: plan.changes.iter().filter(|change| matches!(change, Change::Service(_))).count(),
+            pin: plan
+                .changes
+                .iter()
+                .filter(|change| matches!(change, Change::Service(_)))
+                .count(),
             unchanged: plan
                 .unchanged
                 .iter()
@@ -88,7 +95,9 @@ pub struct LostAddressDocument {
 impl ServiceEffectDocument {
     /// Each address that goes, with its Service and the time.
     pub fn lost(&self) -> impl Iterator<Item = (&str, &str, &str, &str)> {
-        self.loses.iter().map(|lost| (&*self.namespace, &*self.name, &*lost.address, &*lost.when))
+        self.loses
+            .iter()
+            .map(|lost| (&*self.namespace, &*self.name, &*lost.address, &*lost.when))
     }
 }
 
@@ -100,7 +109,11 @@ impl From<&ServiceEffect> for ServiceEffectDocument {
             loses: effect.loses.iter().map(LostAddressDocument::from).collect(),
             gains: effect.gains.iter().map(Gain::to_string).collect(),
             pending: {
-                let mut reasons: Vec<String> = effect.pending.iter().map(|why| why.reason().to_owned()).collect();
+                let mut reasons: Vec<String> = effect
+                    .pending
+                    .iter()
+                    .map(|why| why.reason().to_owned())
+                    .collect();
                 reasons.dedup();
                 reasons
             },
@@ -110,7 +123,12 @@ impl From<&ServiceEffect> for ServiceEffectDocument {
 
 impl From<&LostAddress> for LostAddressDocument {
     fn from(lost: &LostAddress) -> LostAddressDocument {
-        let LostAddress { address, when, why, certainty } = lost;
+        let LostAddress {
+            address,
+            when,
+            why,
+            certainty,
+        } = lost;
         LostAddressDocument {
             address: address.to_string(),
             when: match when {
@@ -143,12 +161,25 @@ pub(super) fn hazard_text(hazard: Hazard) -> String {
 
 fn ranges(manifest: Option<&AddressPoolManifest>) -> Vec<String> {
     let spec = manifest.map(|manifest| &manifest.spec);
-    spec.into_iter().flat_map(|spec| spec.cidrs.iter().chain(&spec.blocks)).map(AddressBlock::text).collect()
+    spec.into_iter()
+        .flat_map(|spec| spec.cidrs.iter().chain(&spec.blocks))
+        .map(AddressBlock::text)
+        .collect()
 }
 
 impl From<&AddressPoolChange> for ChangeDocument {
     fn from(change: &AddressPoolChange) -> ChangeDocument {
-        let AddressPoolChange { action, name, api, before, after, hazard, guard, origin, .. } = change;
+        let AddressPoolChange {
+            action,
+            name,
+            api,
+            before,
+            after,
+            hazard,
+            guard,
+            origin,
+            ..
+        } = change;
         ChangeDocument {
             action: action.as_str().to_owned(),
             kind: Target::AddressPool(name.clone()).kind().to_owned(),
@@ -161,7 +192,10 @@ impl From<&AddressPoolChange> for ChangeDocument {
             hazard: hazard_text(*hazard),
             edit: EditDocument::AddressPool(after.clone()),
             undo: Some(EditDocument::AddressPool(before.clone())),
-            guard: GuardDocument { uid: guard.uid.clone(), resource_version: guard.resource_version.clone() },
+            guard: GuardDocument {
+                uid: guard.uid.clone(),
+                resource_version: guard.resource_version.clone(),
+            },
             origin: origin.as_ref().map(OriginDocument::from),
         }
     }
@@ -184,34 +218,59 @@ impl AddressPoolChange {
     /// Why, and what is worth knowing of it.
     fn reason(&self) -> String {
         let why = match self.action {
-            PoolAction::Create if self.origin.is_some() => "in the files, and not in the cluster".to_owned(),
+            PoolAction::Create if self.origin.is_some() => {
+                "in the files, and not in the cluster".to_owned()
+            }
             PoolAction::Update => match self.author.as_ref() {
                 Some((manager, time)) if manager != FIELD_MANAGER => {
                     format!("differs from the files; last written by {manager} at {time}")
                 }
                 _ => "differs from the files".to_owned(),
             },
-            PoolAction::Adopt => "in the files, and nobody's in the cluster: it becomes ours".to_owned(),
+            PoolAction::Adopt => {
+                "in the files, and nobody's in the cluster: it becomes ours".to_owned()
+            }
             PoolAction::Delete if self.origin.is_none() && self.after.is_none() => {
                 "ours, and not in the files".to_owned()
             }
-            PoolAction::Create | PoolAction::Restore | PoolAction::Delete => "undoes an earlier apply".to_owned(),
+            PoolAction::Create | PoolAction::Restore | PoolAction::Delete => {
+                "undoes an earlier apply".to_owned()
+            }
         };
         why + match self.translation {
             Translation::None => "",
-            Translation::CidrsToBlocks => "; `cidrs` are written as `blocks`, which 1.15 and every later Cilium reads",
-            Translation::BlocksToCidrs => "; `blocks` are written as `cidrs`, because this Cilium reads no `blocks`",
+            Translation::CidrsToBlocks => {
+                "; `cidrs` are written as `blocks`, which 1.15 and every later Cilium reads"
+            }
+            Translation::BlocksToCidrs => {
+                "; `blocks` are written as `cidrs`, because this Cilium reads no `blocks`"
+            }
         }
     }
 }
 
 impl From<&ServiceChange> for ChangeDocument {
     fn from(change: &ServiceChange) -> ChangeDocument {
-        let ServiceChange { action, service, key, before, after, hazard, guard, origin } = change;
+        let ServiceChange {
+            action,
+            service,
+            key,
+            before,
+            after,
+            hazard,
+            guard,
+            origin,
+        } = change;
         let listed = |value: &Option<String>| -> Vec<String> {
-            value.iter().flat_map(|value| value.split(',')).map(|text| text.trim().to_owned()).collect()
+            value
+                .iter()
+                .flat_map(|value| value.split(','))
+                .map(|text| text.trim().to_owned())
+                .collect()
         };
-        let edit = |value: &Option<String>| EditDocument::Annotations([((*key).to_owned(), value.clone())].into());
+        let edit = |value: &Option<String>| {
+            EditDocument::Annotations([((*key).to_owned(), value.clone())].into())
+        };
         ChangeDocument {
             action: match action {
                 ServiceAction::Pin => "pin",
@@ -232,7 +291,10 @@ impl From<&ServiceChange> for ChangeDocument {
             hazard: hazard_text(*hazard),
             edit: edit(after),
             undo: Some(edit(before)),
-            guard: GuardDocument { uid: guard.uid.clone(), resource_version: guard.resource_version.clone() },
+            guard: GuardDocument {
+                uid: guard.uid.clone(),
+                resource_version: guard.resource_version.clone(),
+            },
             origin: origin.as_ref().map(OriginDocument::from),
         }
     }

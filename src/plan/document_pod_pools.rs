@@ -50,8 +50,19 @@ impl PodPoolSummary {
 
 impl From<&PodPoolChange> for ChangeDocument {
     fn from(change: &PodPoolChange) -> ChangeDocument {
-        let PodPoolChange { action, object, pool, before, after, hazard, disturbed: _, guard, origin } = change;
-        let texts = |spec: &Option<PodPoolSpec>| spec.as_ref().map(PodPoolSpec::texts).unwrap_or_default();
+        let PodPoolChange {
+            action,
+            object,
+            pool,
+            before,
+            after,
+            hazard,
+            disturbed: _,
+            guard,
+            origin,
+        } = change;
+        let texts =
+            |spec: &Option<PodPoolSpec>| spec.as_ref().map(PodPoolSpec::texts).unwrap_or_default();
         let target = object.target();
         ChangeDocument {
             action: match action {
@@ -71,7 +82,10 @@ impl From<&PodPoolChange> for ChangeDocument {
             hazard: super::document_lb::hazard_text(*hazard),
             edit: EditDocument::PodPool(after.as_ref().map(PodPoolSpec::to_json)),
             undo: None,
-            guard: GuardDocument { uid: guard.uid.clone(), resource_version: guard.resource_version.clone() },
+            guard: GuardDocument {
+                uid: guard.uid.clone(),
+                resource_version: guard.resource_version.clone(),
+            },
             origin: origin.as_ref().map(OriginDocument::from),
         }
     }
@@ -80,12 +94,18 @@ impl From<&PodPoolChange> for ChangeDocument {
 fn reason(change: &PodPoolChange) -> String {
     let pool = &change.pool;
     let why = match (&change.object, &change.after) {
-        (PodPoolObject::Pool(_), Some(_)) => format!("addresses of pool {pool}, without what is reserved or used"),
-        (PodPoolObject::Choice(..), Some(_)) => format!("makes pool {pool} the default of its nodes"),
+        (PodPoolObject::Pool(_), Some(_)) => {
+            format!("addresses of pool {pool}, without what is reserved or used")
+        }
+        (PodPoolObject::Choice(..), Some(_)) => {
+            format!("makes pool {pool} the default of its nodes")
+        }
         (_, None) => format!("no file declares pool {pool}"),
     };
     let when = match (&change.object, change.hazard) {
-        (PodPoolObject::Choice(..), Hazard::Disruptive | Hazard::Destructive) => "; takes effect when agents restart",
+        (PodPoolObject::Choice(..), Hazard::Disruptive | Hazard::Destructive) => {
+            "; takes effect when agents restart"
+        }
         _ => "",
     };
     why + when
@@ -93,14 +113,21 @@ fn reason(change: &PodPoolChange) -> String {
 
 /// Whether the object says what was planned.
 pub(super) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
-    let EditDocument::PodPool(wanted) = &saved.edit else { return false };
+    let EditDocument::PodPool(wanted) = &saved.edit else {
+        return false;
+    };
     let shown = match saved.kind.as_str() {
-        "CiliumPodIPPool" => {
-            observed.pod_pools.get(&saved.name).map(|pool| PodPoolSpec::Pool(pool.ranges.clone()).to_json())
-        }
+        "CiliumPodIPPool" => observed
+            .pod_pools
+            .get(&saved.name)
+            .map(|pool| PodPoolSpec::Pool(pool.ranges.clone()).to_json()),
         _ => observed.node_config(&saved.name).map(|config| {
             let pool = config.default_pool().unwrap_or_default().to_owned();
-            PodPoolSpec::Choice { nodes: config.nodes.clone(), pool }.to_json()
+            PodPoolSpec::Choice {
+                nodes: config.nodes.clone(),
+                pool,
+            }
+            .to_json()
         }),
     };
     shown == *wanted
@@ -109,8 +136,13 @@ pub(super) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
 /// Whether the object that was seen is not there any more.
 pub(super) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     let version = match saved.kind.as_str() {
-        "CiliumPodIPPool" => observed.pod_pools.get(&saved.name).map(|pool| &pool.version),
-        _ => observed.node_config(&saved.name).map(|config| &config.version),
+        "CiliumPodIPPool" => observed
+            .pod_pools
+            .get(&saved.name)
+            .map(|pool| &pool.version),
+        _ => observed
+            .node_config(&saved.name)
+            .map(|config| &config.version),
     };
     version.is_none_or(|version| version.uid != saved.guard.uid)
 }

@@ -1,6 +1,7 @@
 //! Which blocks the files give to which nodes, whatever the cluster holds.
 //!
-//! The one place that compares a block with pools, pins and exclusions. Knows nothing of who holds or claims it.
+//! The one place that compares a block with pools, pins and exclusions. Knows nothing of who holds
+//! or claims it.
 
 use super::misplaced::MisplacedReason;
 use crate::desired::{Desired, Pool, PoolState};
@@ -17,8 +18,15 @@ pub(super) struct FileBlocks<'d> {
 
 impl<'d> FileBlocks<'d> {
     pub(super) fn new(desired: &'d Desired) -> FileBlocks<'d> {
-        let ranges = |pool: &'d Pool| pool.ranges.iter().map(|range| (range.block.range(), &pool.name));
-        let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().map(|block| (block.range(), &pin.node)));
+        let ranges = |pool: &'d Pool| {
+            pool.ranges
+                .iter()
+                .map(|range| (range.block.range(), &pool.name))
+        };
+        let pinned = desired
+            .pins
+            .values()
+            .flat_map(|pin| pin.blocks.iter().map(|block| (block.range(), &pin.node)));
         FileBlocks {
             desired,
             pools: RangeIndex::new(desired.pools.values().flat_map(ranges)),
@@ -28,8 +36,13 @@ impl<'d> FileBlocks<'d> {
 
     /// The pool that has the whole block in one of its ranges.
     pub(super) fn pool_of(&self, block: Block) -> Option<&'d Pool> {
-        let mut around = self.pools.overlapping(&block.range()).filter(|(range, _)| range.contains(&block.range()));
-        around.next().and_then(|(_, name)| self.desired.pools.get(*name))
+        let mut around = self
+            .pools
+            .overlapping(&block.range())
+            .filter(|(range, _)| range.contains(&block.range()));
+        around
+            .next()
+            .and_then(|(_, name)| self.desired.pools.get(*name))
     }
 
     /// The pool that has the block as one of its own, or why none gives it to any node.
@@ -38,7 +51,10 @@ impl<'d> FileBlocks<'d> {
             return Err(MisplacedReason::Excluded);
         }
         let pool = self.pool_of(block).ok_or(MisplacedReason::InNoPool)?;
-        let size = pool.block_size.get(block.family()).ok_or(MisplacedReason::InNoPool)?;
+        let size = pool
+            .block_size
+            .get(block.family())
+            .ok_or(MisplacedReason::InNoPool)?;
         if *size != block.size() {
             return Err(MisplacedReason::OtherBlockSize(*size));
         }
@@ -62,21 +78,32 @@ impl<'d> FileBlocks<'d> {
             return Some(MisplacedReason::PinnedToOther(other.clone()));
         }
         match pin {
-            Some(pin) if pin.pool != pool.name => Some(MisplacedReason::PinnedElsewhere(pin.pool.clone())),
+            Some(pin) if pin.pool != pool.name => {
+                Some(MisplacedReason::PinnedElsewhere(pin.pool.clone()))
+            }
             Some(_) => None,
             None => (!pool.selector.matches(&node.labels)).then_some(MisplacedReason::NotSelected),
         }
     }
 
-    /// The same for a block that the node does not have yet: a disabled pool keeps what it gave, and gives nothing.
+    /// The same for a block that the node does not have yet: a disabled pool keeps what it gave,
+    /// and gives nothing.
     pub(super) fn obstacle_to_new(&self, node: &Node, block: Block) -> Option<MisplacedReason> {
         let is_disabled = |pool: &&Pool| pool.state == PoolState::Disabled;
-        let disabled = || self.pool_of(block).filter(is_disabled).map(|_| MisplacedReason::PoolDisabled);
+        let disabled = || {
+            self.pool_of(block)
+                .filter(is_disabled)
+                .map(|_| MisplacedReason::PoolDisabled)
+        };
         self.obstacle(node, block).or_else(disabled)
     }
 
     fn pinned_to_other(&self, node: &NodeName, block: Block) -> Option<&'d NodeName> {
-        self.pinned.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
+        self.pinned
+            .overlapping(&block.range())
+            .map(|(_, other)| *other)
+            .filter(|other| *other != node)
+            .min()
     }
 }
 

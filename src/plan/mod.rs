@@ -1,7 +1,8 @@
-//! The plan: every change with its reason, what must wait and why, and where the cluster went its own way.
+//! The plan: every change with its reason, what must wait and why, and where the cluster went its
+//! own way.
 //!
-//! A plan is complete and deterministic, equal inputs give equal bytes, and it leaves nothing to decide for those who
-//! execute it. Nothing here writes.
+//! A plan is complete and deterministic, equal inputs give equal bytes, and it leaves nothing to
+//! decide for those who execute it. Nothing here writes.
 
 mod blocked;
 mod candidates;
@@ -42,23 +43,25 @@ use crate::model::{Finding, Waiver};
 
 pub use blocked::{Blocked, BlockedReason};
 pub use change::{
-    Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, PassedOverPool, Reason,
-    Sequence, Target, UnapprovedBlock, node_changes,
+    Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject,
+    PassedOverPool, Reason, Sequence, Target, UnapprovedBlock, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::{foreign_ranges, plan};
 pub use document::{
-    ChangeDocument, FORMAT_VERSION, GuardDocument, Intent, OriginDocument, PlanDocument, PlanFileError, SourceDocument,
-    Summary,
+    ChangeDocument, FORMAT_VERSION, GuardDocument, Intent, OriginDocument, PlanDocument,
+    PlanFileError, SourceDocument, Summary,
 };
 pub use document_edit::EditDocument;
-pub use document_findings::{BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument};
+pub use document_findings::{
+    BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
+};
 pub use document_lb::{LbSummary, LostAddressDocument, ServiceEffectDocument};
 pub use document_pod_pools::PodPoolSummary;
 pub use drift::{Drift, FieldDrift, PairsDrift};
 pub use lb::{
-    AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction, ServiceAction,
-    ServiceChange, ServiceEffect, effects,
+    AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction,
+    ServiceAction, ServiceChange, ServiceEffect, effects,
 };
 pub use limits::{Refusal, exceeded_limits, refusals};
 pub use misplaced::{Misplaced, MisplacedReason};
@@ -75,7 +78,8 @@ pub use write_path::HOSTNAME_LABEL;
 /// What would be done, and what would not.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The changes, in the order in which they are sent: of LoadBalancer pools and Services, and then of nodes by pool and name.
+    /// The changes, in the order in which they are sent: of LoadBalancer pools and Services, and
+    /// then of nodes by pool and name.
     pub changes: Vec<Change>,
     /// What they do to Services of type LoadBalancer.
     pub effects: Effects,

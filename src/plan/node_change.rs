@@ -60,7 +60,16 @@ impl<'p> NodeChanges<'p> {
                 *spoken_for.entry(pool).or_default() += 1;
             }
         }
-        NodeChanges { desired, observed, supply, others, files, paths, given, spoken_for }
+        NodeChanges {
+            desired,
+            observed,
+            supply,
+            others,
+            files,
+            paths,
+            given,
+            spoken_for,
+        }
     }
 
     pub(super) fn of(
@@ -77,26 +86,40 @@ impl<'p> NodeChanges<'p> {
         let (mut source, mut allocated, mut chosen) = (None, PerFamily::NONE, PerFamily::NONE);
         match pinned.map(|pinned| (&pinned.outcome, pinned)) {
             Some((PinOutcome::Blocked(reason), _)) => return Err(reason.clone()),
-            Some((PinOutcome::Move(blocks), pinned)) => return self.moved(node, &held, blocks, pinned).map(Some),
+            Some((PinOutcome::Move(blocks), pinned)) => {
+                return self.moved(node, &held, blocks, pinned).map(Some);
+            }
             Some((PinOutcome::Assign(assign), pinned)) if !assign.is_empty() => {
                 assign.iter().for_each(|block| blocks.offer(*block));
                 chosen = *assign;
                 let (pool, origin) = (Some(pinned.pool.clone()), Some(pinned.origin.clone()));
-                source = Some(Source { pool, origin, reason: Reason::Pinned });
+                source = Some(Source {
+                    pool,
+                    origin,
+                    reason: Reason::Pinned,
+                });
             }
             _ => {}
         }
         match outcome {
             Outcome::Assigned(assigned) => {
-                assigned.blocks.iter().for_each(|block| blocks.offer(*block));
+                assigned
+                    .blocks
+                    .iter()
+                    .for_each(|block| blocks.offer(*block));
                 allocated = assigned.blocks;
                 source = Some(match source {
-                    Some(pin) => Source { reason: Reason::PinnedInPart, ..pin },
+                    Some(pin) => Source {
+                        reason: Reason::PinnedInPart,
+                        ..pin
+                    },
                     None => self.source_of(&assigned),
                 });
             }
             Outcome::Short { passed_over }
-                if blocks.is_empty() || is_left_short(&passed_over) || self.waits_for_family(&blocks) =>
+                if blocks.is_empty()
+                    || is_left_short(&passed_over)
+                    || self.waits_for_family(&blocks) =>
             {
                 return Err(self.exhausted(&passed_over));
             }
@@ -110,21 +133,30 @@ impl<'p> NodeChanges<'p> {
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
         }
         let change = self.write(node, &held, &blocks, source)?;
-        let Some(change) = change.map(|change| self.refuse_conflicts(change, &allocated)).transpose()? else {
+        let Some(change) = change
+            .map(|change| self.refuse_conflicts(change, &allocated))
+            .transpose()?
+        else {
             return Ok(None);
         };
         allocated.iter().for_each(|block| chosen.offer(*block));
-        Ok(Some(NodeChange { needs_approval: self.unapproved(node, &held, &change, &chosen), ..change }))
+        Ok(Some(NodeChange {
+            needs_approval: self.unapproved(node, &held, &change, &chosen),
+            ..change
+        }))
     }
 
     /// Whether an agent with these blocks would wait for one of another family.
     fn waits_for_family(&self, blocks: &PerFamily<Block>) -> bool {
-        let is_required = |family: &Family| self.observed.cilium.use_of(*family) == FamilyUse::Required;
-        Family::BOTH.iter().any(|family| is_required(family) && blocks.get(*family).is_none())
+        let is_required =
+            |family: &Family| self.observed.cilium.use_of(*family) == FamilyUse::Required;
+        Family::BOTH
+            .iter()
+            .any(|family| is_required(family) && blocks.get(*family).is_none())
     }
 
-    /// Blocks that the change puts where they were not, and that neither the files nor an administrator of the node chose: those that
-    /// the files would not give it.
+    /// Blocks that the change puts where they were not, and that neither the files nor an
+    /// administrator of the node chose: those that the files would not give it.
     fn unapproved(
         &self,
         node: &Node,
@@ -134,7 +166,9 @@ impl<'p> NodeChanges<'p> {
     ) -> Vec<UnapprovedBlock> {
         let new = change.new_blocks();
         let is_up_to_the_node = |holding: &&Holding| match holding.field {
-            HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => true,
+            HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => {
+                true
+            }
             HoldingField::NodeSpec | HoldingField::Setting | HoldingField::Allocated => false,
         };
         let is_judged = |holding: &&Holding| {
@@ -144,9 +178,18 @@ impl<'p> NodeChanges<'p> {
         let unapproved = |holding: &Holding| {
             let reason = self.files.obstacle_to_new(node, holding.block)?;
             let author = drift::author(self.observed, &node.name, holding.field);
-            Some(UnapprovedBlock { block: holding.block, field: holding.field, reason, author })
+            Some(UnapprovedBlock {
+                block: holding.block,
+                field: holding.field,
+                reason,
+                author,
+            })
         };
-        held.iter().filter(is_up_to_the_node).filter(is_judged).filter_map(unapproved).collect()
+        held.iter()
+            .filter(is_up_to_the_node)
+            .filter(is_judged)
+            .filter_map(unapproved)
+            .collect()
     }
 
     /// A node that moves from the blocks that it holds to those of its pin.
@@ -173,7 +216,10 @@ impl<'p> NodeChanges<'p> {
             edit,
             reason: from.map_or(Reason::Pinned, |from| Reason::MovedByPin { from }),
             hazard: Hazard::Disruptive,
-            guard: ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() },
+            guard: ObjectVersion {
+                uid: node.uid.clone(),
+                resource_version: node.resource_version.clone(),
+            },
             origin: Some(pinned.origin.clone()),
             needs_approval: Vec::new(),
         };
@@ -208,22 +254,49 @@ impl<'p> NodeChanges<'p> {
         if node.uid.is_empty() || node.resource_version.is_empty() {
             return Err(BlockedReason::NoIdentity);
         }
-        let action = if source.is_some() { Action::Assign } else { Action::Update };
+        let action = if source.is_some() {
+            Action::Assign
+        } else {
+            Action::Update
+        };
         let source = source.unwrap_or_else(|| self.source_of_held(held));
         let (before, after) = before_and_after(self.observed, node, held, &edit);
         let hazard = self.hazard(node, held, blocks);
-        let guard = ObjectVersion { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
-        let Source { pool, origin, reason } = source;
+        let guard = ObjectVersion {
+            uid: node.uid.clone(),
+            resource_version: node.resource_version.clone(),
+        };
+        let Source {
+            pool,
+            origin,
+            reason,
+        } = source;
         let undo = undo::inverse(node, &edit);
         let (node, needs_approval) = (node.name.clone(), Vec::new());
-        let change =
-            NodeChange { action, node, pool, before, after, edit, undo, reason, hazard, guard, origin, needs_approval };
+        let change = NodeChange {
+            action,
+            node,
+            pool,
+            before,
+            after,
+            edit,
+            undo,
+            reason,
+            hazard,
+            guard,
+            origin,
+            needs_approval,
+        };
         Ok(Some(change))
     }
 
-    /// What a node shows in one field may be wrong. A write makes it real, so it must be free of others like a new block, and of what
-    /// this plan gives to others.
-    fn refuse_conflicts(&self, change: NodeChange, allocated: &PerFamily<Block>) -> Result<NodeChange, BlockedReason> {
+    /// What a node shows in one field may be wrong. A write makes it real, so it must be free of
+    /// others like a new block, and of what this plan gives to others.
+    fn refuse_conflicts(
+        &self,
+        change: NodeChange,
+        allocated: &PerFamily<Block>,
+    ) -> Result<NodeChange, BlockedReason> {
         if let Some((block, other)) = self.given_to_another(&change) {
             return Err(BlockedReason::GivenToAnother(block, other));
         }
@@ -237,51 +310,94 @@ impl<'p> NodeChanges<'p> {
 
     fn given_to_another(&self, change: &NodeChange) -> Option<(Block, NodeName)> {
         let another = |block: &Block| {
-            let given = self.given.overlapping(&block.range()).map(|(_, node)| *node);
+            let given = self
+                .given
+                .overlapping(&block.range())
+                .map(|(_, node)| *node);
             given.filter(|node| **node != change.node).min()
         };
-        change.new_blocks().into_iter().find_map(|block| Some((block, another(&block)?.clone())))
+        change
+            .new_blocks()
+            .into_iter()
+            .find_map(|block| Some((block, another(&block)?.clone())))
     }
 
-    /// An agent that runs has its blocks already and does not look again; one that waits for its first takes it at once
-    /// (daemon/k8s/init.go WaitForNodeInformation, tried on 1.15.19 and 1.19.3).
+    /// An agent that runs has its blocks already and does not look again; one that waits for its
+    /// first takes it at once (daemon/k8s/init.go WaitForNodeInformation, tried on 1.15.19 and
+    /// 1.19.3).
     fn hazard(&self, node: &Node, held: &PerFamily<Holding>, blocks: &PerFamily<Block>) -> Hazard {
         let cilium_node = self.observed.cilium_nodes.get(&node.name);
         let agent_runs = cilium_node.is_some_and(|cilium_node| !cilium_node.pod_cidrs.is_empty());
         let adds_family = blocks.families().any(|family| held.get(family).is_none());
-        if agent_runs && adds_family { Hazard::Disruptive } else { Hazard::None }
+        if agent_runs && adds_family {
+            Hazard::Disruptive
+        } else {
+            Hazard::None
+        }
     }
 
     fn source_of(&self, assigned: &Assigned) -> Source {
         let name = |id: PoolId| self.supply.pool(id).name().clone();
-        let passed_over = assigned.passed_over.iter().map(|(id, why)| PassedOverPool { pool: name(*id), why: *why });
+        let passed_over = assigned.passed_over.iter().map(|(id, why)| PassedOverPool {
+            pool: name(*id),
+            why: *why,
+        });
         let pool = name(assigned.pool);
-        let origin = self.desired.pools.get(&pool).map(|pool| pool.origin.clone());
-        Source { pool: Some(pool), origin, reason: Reason::LowestFree { passed_over: passed_over.collect() } }
+        let origin = self
+            .desired
+            .pools
+            .get(&pool)
+            .map(|pool| pool.origin.clone());
+        Source {
+            pool: Some(pool),
+            origin,
+            reason: Reason::LowestFree {
+                passed_over: passed_over.collect(),
+            },
+        }
     }
 
     fn source_of_held(&self, held: &PerFamily<Holding>) -> Source {
-        let unread = held.iter().find(|holding| holding.reading == Reading::NotRead);
-        let pool =
-            unread.and_then(|holding| self.supply.pool_of(holding.block)).map(|id| self.supply.pool(id).name().clone());
-        let origin = pool.as_ref().and_then(|pool| self.desired.pools.get(pool)).map(|pool| pool.origin.clone());
-        let reason = unread.map_or(Reason::Pinned, |holding| Reason::HeldElsewhere { field: holding.field });
-        Source { pool, origin, reason }
+        let unread = held
+            .iter()
+            .find(|holding| holding.reading == Reading::NotRead);
+        let pool = unread
+            .and_then(|holding| self.supply.pool_of(holding.block))
+            .map(|id| self.supply.pool(id).name().clone());
+        let origin = pool
+            .as_ref()
+            .and_then(|pool| self.desired.pools.get(pool))
+            .map(|pool| pool.origin.clone());
+        let reason = unread.map_or(Reason::Pinned, |holding| Reason::HeldElsewhere {
+            field: holding.field,
+        });
+        Source {
+            pool,
+            origin,
+            reason,
+        }
     }
 
     fn exhausted(&self, passed_over: &[(PoolId, PassedOver)]) -> BlockedReason {
         let each = passed_over.iter().map(|(id, why)| {
             let spoken_for = self.spoken_for.get(id).filter(|_| *why == PassedOver::Full);
-            let hint = spoken_for.map(|blocks| format!(" (blocks that rest or are claimed: {blocks})"));
-            (self.supply.pool(*id).name().clone(), format!("{why}{}", hint.unwrap_or_default()))
+            let hint =
+                spoken_for.map(|blocks| format!(" (blocks that rest or are claimed: {blocks})"));
+            (
+                self.supply.pool(*id).name().clone(),
+                format!("{why}{}", hint.unwrap_or_default()),
+            )
         });
         BlockedReason::Exhausted(each.collect())
     }
 }
 
-/// Whether a node with a block of one family is without one that it should get: a disabled pool gives nothing new, and that is meant.
+/// Whether a node with a block of one family is without one that it should get: a disabled pool
+/// gives nothing new, and that is meant.
 fn is_left_short(passed_over: &[(PoolId, PassedOver)]) -> bool {
-    passed_over.iter().any(|(_, why)| matches!(why, PassedOver::Lacks(_) | PassedOver::Full))
+    passed_over
+        .iter()
+        .any(|(_, why)| matches!(why, PassedOver::Lacks(_) | PassedOver::Full))
 }
 
 fn before_and_after(
@@ -299,13 +415,20 @@ fn before_and_after(
             (before.collect(), ranges.iter().copied().collect())
         }
         Edit::CiliumNode { pod_cidrs, .. } => {
-            let shown = observed.cilium_nodes.get(&node.name).into_iter().flat_map(|seen| &seen.pod_cidrs);
+            let shown = observed
+                .cilium_nodes
+                .get(&node.name)
+                .into_iter()
+                .flat_map(|seen| &seen.pod_cidrs);
             (shown.copied().collect(), pod_cidrs.clone())
         }
         Edit::NodeAnnotations { values } => {
             let after: PerFamily<Block> = values.values().flatten().copied().collect();
             let shown = |family: Family| node.annotated(family).map(|(block, _)| block);
-            (after.families().filter_map(shown).collect(), after.iter().copied().collect())
+            (
+                after.families().filter_map(shown).collect(),
+                after.iter().copied().collect(),
+            )
         }
     }
 }

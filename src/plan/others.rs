@@ -1,4 +1,5 @@
-//! Who else has a block. The planner and the claims ask the same questions here, so that what is planned can be claimed.
+//! Who else has a block. The planner and the claims ask the same questions here, so that what is
+//! planned can be claimed.
 
 use super::change::NodeChange;
 use super::withheld::Withheld;
@@ -21,18 +22,30 @@ impl<'c> Claimed<'c> {
 
     /// Another node that an overlapping block is claimed for, or after which one rests.
     pub(super) fn claimant(&self, block: Block, node: &NodeName) -> Option<&'c NodeName> {
-        self.by_address.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
+        self.by_address
+            .overlapping(&block.range())
+            .map(|(_, other)| *other)
+            .filter(|other| *other != node)
+            .min()
     }
 
-    /// The first block that a change puts where it was not, and that is spoken for otherwise: for another node, or for another object of
-    /// the same node, which ends when that object changes.
+    /// The first block that a change puts where it was not, and that is spoken for otherwise: for
+    /// another node, or for another object of the same node, which ends when that object changes.
     pub(super) fn conflict(&self, change: &NodeChange) -> Option<Conflict> {
-        let of = |block: &Block| self.claimant(*block, &change.node).or_else(|| self.elsewhere(*block, change));
-        change.new_blocks().iter().find_map(|block| Some(Conflict { block: *block, holder: of(block)?.clone() }))
+        let of = |block: &Block| {
+            self.claimant(*block, &change.node)
+                .or_else(|| self.elsewhere(*block, change))
+        };
+        change.new_blocks().iter().find_map(|block| {
+            Some(Conflict {
+                block: *block,
+                holder: of(block)?.clone(),
+            })
+        })
     }
 
-    /// The node itself, if the block is about to be written into another object of it. An object that is still to be created is another one
-    /// than any that exists.
+    /// The node itself, if the block is about to be written into another object of it. An object
+    /// that is still to be created is another one than any that exists.
     fn elsewhere(&self, block: Block, change: &NodeChange) -> Option<&'c NodeName> {
         let (uid, guard) = change.claim_guard();
         let is_elsewhere = |claim: &&Claim| match (&claim.guard, &guard) {
@@ -40,7 +53,11 @@ impl<'c> Claimed<'c> {
             (ClaimGuard::Version(_), ClaimGuard::Creation) => true,
             (ClaimGuard::Version(_), ClaimGuard::Version(_)) => claim.uid != uid,
         };
-        self.claims.in_flight.get(&block).filter(is_elsewhere).map(|claim| &claim.node)
+        self.claims
+            .in_flight
+            .get(&block)
+            .filter(is_elsewhere)
+            .map(|claim| &claim.node)
     }
 }
 
@@ -74,7 +91,11 @@ impl<'o> Others<'o> {
     ) -> Others<'o> {
         Others {
             claimed: Claimed::new(claims),
-            shown: RangeIndex::new(observed.shown_blocks().map(|(node, block)| (block.range(), node))),
+            shown: RangeIndex::new(
+                observed
+                    .shown_blocks()
+                    .map(|(node, block)| (block.range(), node)),
+            ),
             withheld: RangeIndex::new(withheld.shown.iter().map(|(node, range)| (*range, *node))),
             foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))),
         }
@@ -90,8 +111,8 @@ impl<'o> Others<'o> {
         other(&self.shown, block, node)
     }
 
-    /// Another node for which addresses of the block are kept out of the pools: of what an object shows beyond its bound, the
-    /// allocator gives blocks to others.
+    /// Another node for which addresses of the block are kept out of the pools: of what an object
+    /// shows beyond its bound, the allocator gives blocks to others.
     pub(super) fn keeper(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
         other(&self.withheld, block, node)
     }
@@ -101,14 +122,26 @@ impl<'o> Others<'o> {
         self.foreign.overlapping(&block.range()).next().is_some()
     }
 
-    /// Why a change must not be written: a block that it puts where it was not becomes real by that, whether its node holds it already in
-    /// another field or not. `allocated` are those of its blocks that the allocator chose.
-    pub(super) fn conflict(&self, change: &NodeChange, allocated: &PerFamily<Block>) -> Option<(Block, Rival)> {
+    /// Why a change must not be written: a block that it puts where it was not becomes real by
+    /// that, whether its node holds it already in another field or not. `allocated` are those of
+    /// its blocks that the allocator chose.
+    pub(super) fn conflict(
+        &self,
+        change: &NodeChange,
+        allocated: &PerFamily<Block>,
+    ) -> Option<(Block, Rival)> {
         let blocks = change.new_blocks();
         let holder = |block: &Block| {
             let is_allocated = allocated.get(block.family()) == Some(block);
-            let holder = if is_allocated { Others::keeper } else { Others::holder };
-            Some((*block, Rival::Holder(holder(self, *block, &change.node)?.clone())))
+            let holder = if is_allocated {
+                Others::keeper
+            } else {
+                Others::holder
+            };
+            Some((
+                *block,
+                Rival::Holder(holder(self, *block, &change.node)?.clone()),
+            ))
         };
         if let Some(held) = blocks.iter().find_map(holder) {
             return Some(held);
@@ -116,10 +149,21 @@ impl<'o> Others<'o> {
         if let Some(Conflict { block, holder }) = self.claimed.conflict(change) {
             return Some((block, Rival::Claimant(holder)));
         }
-        blocks.into_iter().find(|block| self.uses(*block)).map(|block| (block, Rival::Foreign))
+        blocks
+            .into_iter()
+            .find(|block| self.uses(*block))
+            .map(|block| (block, Rival::Foreign))
     }
 }
 
-fn other<'o>(index: &RangeIndex<&'o NodeName>, block: Block, node: &NodeName) -> Option<&'o NodeName> {
-    index.overlapping(&block.range()).map(|(_, other)| *other).filter(|other| *other != node).min()
+fn other<'o>(
+    index: &RangeIndex<&'o NodeName>,
+    block: Block,
+    node: &NodeName,
+) -> Option<&'o NodeName> {
+    index
+        .overlapping(&block.range())
+        .map(|(_, other)| *other)
+        .filter(|other| *other != node)
+        .min()
 }

@@ -1,5 +1,5 @@
-//! A plan in numbers: how full each pool is, what became of each pin, what is wrong. Small, owned, and kept up to date by single changes
-//! until the next whole plan.
+//! A plan in numbers: how full each pool is, what became of each pin, what is wrong. Small, owned,
+//! and kept up to date by single changes until the next whole plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,8 +83,11 @@ pub enum Progress {
 impl Overview {
     /// Of this plan, which was made from these.
     pub fn of(plan: &Plan, desired: &Desired, observed: &Observed) -> Overview {
-        let blocked: BTreeMap<Target, String> =
-            plan.blocked.iter().map(|one| (one.target.clone(), one.reason.to_string())).collect();
+        let blocked: BTreeMap<Target, String> = plan
+            .blocked
+            .iter()
+            .map(|one| (one.target.clone(), one.reason.to_string()))
+            .collect();
         let pending: BTreeSet<Target> = plan.changes.iter().map(Change::target).collect();
         let progress = |target: Target, is_there: bool| match blocked.get(&target) {
             Some(why) => Progress::Blocked(why.clone()),
@@ -92,19 +95,42 @@ impl Overview {
             None if is_there => Progress::Done,
             None => Progress::Absent,
         };
-        let pin = |node: &NodeName| progress(Target::Node(node.clone()), observed.nodes.contains_key(node));
-        let service_pin =
-            |name: &ServiceName| progress(Target::Service(name.clone()), observed.services.contains_key(name));
+        let pin = |node: &NodeName| {
+            progress(
+                Target::Node(node.clone()),
+                observed.nodes.contains_key(node),
+            )
+        };
+        let service_pin = |name: &ServiceName| {
+            progress(
+                Target::Service(name.clone()),
+                observed.services.contains_key(name),
+            )
+        };
         let mut findings: BTreeMap<(Severity, Rule), usize> = BTreeMap::new();
         for finding in &plan.findings {
-            *findings.entry((finding.severity, finding.rule)).or_default() += 1;
+            *findings
+                .entry((finding.severity, finding.rule))
+                .or_default() += 1;
         }
         Overview {
             pools: pools(plan, desired, observed),
-            pins: desired.pins.keys().map(|node| (node.clone(), pin(node))).collect(),
-            service_pins: desired.service_pins.keys().map(|name| (name.clone(), service_pin(name))).collect(),
+            pins: desired
+                .pins
+                .keys()
+                .map(|node| (node.clone(), pin(node)))
+                .collect(),
+            service_pins: desired
+                .service_pins
+                .keys()
+                .map(|name| (name.clone(), service_pin(name)))
+                .collect(),
             nodes: observed.nodes.len(),
-            refusals: plan.refusals.iter().map(|one| format!("{}; {}", one.message, one.help)).collect(),
+            refusals: plan
+                .refusals
+                .iter()
+                .map(|one| format!("{}; {}", one.message, one.help))
+                .collect(),
             misplaced: misplaced(plan),
             findings,
             blocked,
@@ -117,9 +143,19 @@ impl Overview {
         if let Some(pin) = self.pins.get_mut(&change.node) {
             *pin = Progress::Done;
         }
-        let Some(pool) = change.pool.as_ref().and_then(|name| self.pools.get_mut(name)) else { return };
+        let Some(pool) = change
+            .pool
+            .as_ref()
+            .and_then(|name| self.pools.get_mut(name))
+        else {
+            return;
+        };
         pool.nodes += usize::from(change.before.is_empty());
-        for block in change.after.iter().filter(|block| !change.before.contains(block)) {
+        for block in change
+            .after
+            .iter()
+            .filter(|block| !change.before.contains(block))
+        {
             if let Some(counts) = pool.blocks.get_mut(&block.family()) {
                 counts.used = counts.total.min(counts.used + 1);
                 counts.free = counts.free.saturating_sub(1);
@@ -129,9 +165,15 @@ impl Overview {
 }
 
 fn misplaced(plan: &Plan) -> BTreeMap<&'static str, usize> {
-    let mut by_code: BTreeMap<&'static str, usize> = MisplacedReason::VARIANTS.iter().map(|code| (*code, 0)).collect();
-    let nodes: BTreeSet<(&'static str, &NodeName)> =
-        plan.misplaced.iter().map(|one| (one.reason.code(), &one.node)).collect();
+    let mut by_code: BTreeMap<&'static str, usize> = MisplacedReason::VARIANTS
+        .iter()
+        .map(|code| (*code, 0))
+        .collect();
+    let nodes: BTreeSet<(&'static str, &NodeName)> = plan
+        .misplaced
+        .iter()
+        .map(|one| (one.reason.code(), &one.node))
+        .collect();
     for (code, _) in nodes {
         *by_code.entry(code).or_default() += 1;
     }
@@ -139,26 +181,48 @@ fn misplaced(plan: &Plan) -> BTreeMap<&'static str, usize> {
 }
 
 fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolOverview> {
-    let mut pools: BTreeMap<PoolName, PoolOverview> =
-        desired.pools.keys().map(|name| (name.clone(), PoolOverview::default())).collect();
+    let mut pools: BTreeMap<PoolName, PoolOverview> = desired
+        .pools
+        .keys()
+        .map(|name| (name.clone(), PoolOverview::default()))
+        .collect();
     for one in pool_use(desired, observed) {
-        let counts = BlockCounts { total: one.total, used: one.used, reserved: one.reserved, free: one.free };
-        pools.entry(one.pool.name.clone()).or_default().blocks.insert(one.family, counts);
+        let counts = BlockCounts {
+            total: one.total,
+            used: one.used,
+            reserved: one.reserved,
+            free: one.free,
+        };
+        pools
+            .entry(one.pool.name.clone())
+            .or_default()
+            .blocks
+            .insert(one.family, counts);
     }
     let supply = supply(desired);
     let holder = |(node, block)| Some((supply.pool(supply.pool_of(block)?).name(), node));
-    let holders: BTreeSet<(&PoolName, &NodeName)> = observed.shown_blocks().filter_map(holder).collect();
+    let holders: BTreeSet<(&PoolName, &NodeName)> =
+        observed.shown_blocks().filter_map(holder).collect();
     for (name, _) in holders {
         pools.entry(name.clone()).or_default().nodes += 1;
     }
     for one in &plan.misplaced {
         let pool = one.pool.as_ref().and_then(|name| pools.get_mut(name));
-        pool.into_iter().for_each(|pool| *pool.misplaced.entry(one.reason.to_string()).or_default() += 1);
+        pool.into_iter()
+            .for_each(|pool| *pool.misplaced.entry(one.reason.to_string()).or_default() += 1);
     }
-    for finding in plan.findings.iter().filter(|finding| finding.rule == Rule("pool-exhausted")) {
-        let about = finding.subject.as_ref().and_then(|subject| subject.name.parse::<PoolName>().ok());
+    for finding in plan
+        .findings
+        .iter()
+        .filter(|finding| finding.rule == Rule("pool-exhausted"))
+    {
+        let about = finding
+            .subject
+            .as_ref()
+            .and_then(|subject| subject.name.parse::<PoolName>().ok());
         if let Some(pool) = about.and_then(|name| pools.get_mut(&name)) {
-            pool.exhausted.get_or_insert_with(|| finding.message.clone());
+            pool.exhausted
+                .get_or_insert_with(|| finding.message.clone());
         }
     }
     pools

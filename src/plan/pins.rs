@@ -44,7 +44,10 @@ pub(super) fn outcome(
                 continue;
             }
             Some(holding) => {
-                return PinOutcome::Blocked(BlockedReason::PinWouldMove { pinned: block, held: holding.block });
+                return PinOutcome::Blocked(BlockedReason::PinWouldMove {
+                    pinned: block,
+                    held: holding.block,
+                });
             }
             None => {}
         }
@@ -53,7 +56,11 @@ pub(super) fn outcome(
         }
         assign.offer(block);
     }
-    if moved.is_empty() { PinOutcome::Assign(assign) } else { PinOutcome::Move(moved) }
+    if moved.is_empty() {
+        PinOutcome::Assign(assign)
+    } else {
+        PinOutcome::Move(moved)
+    }
 }
 
 fn obstacle(
@@ -64,9 +71,13 @@ fn obstacle(
     others: &Others<'_>,
 ) -> Option<BlockedReason> {
     if let Some(node) = others.holder(block, &pin.node) {
-        let refusal = observed.cluster_pool_refusal(block, &pin.node).filter(|refusal| refusal.holder() == Some(node));
+        let refusal = observed
+            .cluster_pool_refusal(block, &pin.node)
+            .filter(|refusal| refusal.holder() == Some(node));
         let held = || BlockedReason::PinHeldBy(block, node.clone());
-        return Some(refusal.map_or_else(held, |refusal| BlockedReason::OperatorRefuses(Box::new(refusal))));
+        return Some(refusal.map_or_else(held, |refusal| {
+            BlockedReason::OperatorRefuses(Box::new(refusal))
+        }));
     }
     if let Some(node) = others.claimant(block, &pin.node) {
         return Some(BlockedReason::SpokenFor(block, node.clone()));
@@ -80,5 +91,7 @@ fn obstacle(
 
 /// Every pinned block, that of a node which does not exist yet included: it is kept for it.
 pub(super) fn blocks(pins: &BTreeMap<NodeName, Pin>) -> Vec<Block> {
-    pins.values().flat_map(|pin| pin.blocks.iter().copied()).collect()
+    pins.values()
+        .flat_map(|pin| pin.blocks.iter().copied())
+        .collect()
 }

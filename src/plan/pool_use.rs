@@ -17,7 +17,8 @@ pub struct PoolUse<'d> {
     pub total: u128,
     /// Blocks that nodes hold or that are pinned.
     pub used: u128,
-    /// Blocks that are kept free of nodes: reserved, excluded, claimed, resting, or used by something else.
+    /// Blocks that are kept free of nodes: reserved, excluded, claimed, resting, or used by
+    /// something else.
     pub reserved: u128,
     /// Blocks that can be given.
     pub free: u128,
@@ -29,14 +30,20 @@ pub struct PoolUse<'d> {
 
 /// Use of every pool, by name and family.
 pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d>> {
-    let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
+    let reserved = desired
+        .pools
+        .values()
+        .flat_map(|pool| pool.reserved.iter().copied());
     let claims = observed.claims_in_force(desired.policy.quarantine);
     let mut by_nodes = supply(desired);
     let withheld = Withheld::new(observed, &by_nodes);
     let foreign = foreign(desired, observed, &withheld);
     let reserved = merge(foreign.into_iter().chain(reserved).chain(claims.ranges()));
     let shown = withheld.shown.iter().map(|(_, range)| *range);
-    let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().copied());
+    let pinned = desired
+        .pins
+        .values()
+        .flat_map(|pin| pin.blocks.iter().copied());
     let used: Vec<Range> = merge(shown.chain(pinned.map(Block::range)));
     used.iter().for_each(|range| by_nodes.take(range));
     let mut by_all = by_nodes.clone();
@@ -44,21 +51,47 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
     let taken = merge(used.iter().chain(&reserved).copied());
     let mut uses = Vec::new();
     for ((_, nodes_only), (_, all)) in by_nodes.pools().zip(by_all.pools()) {
-        let Some(pool) = desired.pools.get(nodes_only.name()) else { continue };
+        let Some(pool) = desired.pools.get(nodes_only.name()) else {
+            continue;
+        };
         for family in pool.families() {
-            let sum = |supply: &crate::alloc::PoolSupply, count: fn(&crate::net::Slots) -> u128| -> u128 {
-                supply.slots().iter().filter(|slots| slots.size().family() == family).map(count).sum()
+            let sum = |supply: &crate::alloc::PoolSupply,
+                       count: fn(&crate::net::Slots) -> u128|
+             -> u128 {
+                supply
+                    .slots()
+                    .iter()
+                    .filter(|slots| slots.size().family() == family)
+                    .map(count)
+                    .sum()
             };
             let (total, used, free) = (
                 sum(all, crate::net::Slots::count),
                 sum(nodes_only, crate::net::Slots::taken),
                 sum(all, crate::net::Slots::free),
             );
-            let nodes = observed.nodes.values().filter(|node| pool.selector.matches(&node.labels)).count();
-            let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == family);
+            let nodes = observed
+                .nodes
+                .values()
+                .filter(|node| pool.selector.matches(&node.labels))
+                .count();
+            let ranges = pool
+                .ranges
+                .iter()
+                .map(|range| range.block)
+                .filter(|block| block.family() == family);
             let gaps = ranges.filter_map(|range| largest_gap(&range.range(), &taken));
             let longest_free = gaps.max_by_key(Range::width);
-            uses.push(PoolUse { pool, family, total, used, reserved: total - used - free, free, longest_free, nodes });
+            uses.push(PoolUse {
+                pool,
+                family,
+                total,
+                used,
+                reserved: total - used - free,
+                free,
+                longest_free,
+                nodes,
+            });
         }
     }
     uses

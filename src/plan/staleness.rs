@@ -17,24 +17,32 @@ pub enum Staleness {
     Current {
         /// The saved changes, as they were planned afresh.
         changes: Vec<Change>,
-        /// Changes that are due but not in the saved plan, such as those of nodes that joined since.
+        /// Changes that are due but not in the saved plan, such as those of nodes that joined
+        /// since.
         further: usize,
-        /// Saved changes that the cluster shows already, such as those of an apply that was interrupted.
+        /// Saved changes that the cluster shows already, such as those of an apply that was
+        /// interrupted.
         done: usize,
-        /// Changes of an undo plan whose nodes are gone or re-created: there is nothing left to take back.
+        /// Changes of an undo plan whose nodes are gone or re-created: there is nothing left to
+        /// take back.
         gone: usize,
     },
     /// Something relevant has changed; a line for each difference.
     Stale(Vec<String>),
 }
 
-/// Compares change by change, so that a heartbeat, or a node that joined since, does not make a reviewed plan stale. When
-/// the meaning of the files has changed, further changes count as a difference too.
+/// Compares change by change, so that a heartbeat, or a node that joined since, does not make a
+/// reviewed plan stale. When the meaning of the files has changed, further changes count as a
+/// difference too.
 ///
-/// Of an undo plan, each fresh change is one that the saved plan asks for, or a difference: what is shown is what is done.
+/// Of an undo plan, each fresh change is one that the saved plan asks for, or a difference: what is
+/// shown is what is done.
 pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
-    let mut planned: BTreeMap<String, &Change> =
-        fresh.changes.iter().map(|change| (change.target().to_string(), change)).collect();
+    let mut planned: BTreeMap<String, &Change> = fresh
+        .changes
+        .iter()
+        .map(|change| (change.target().to_string(), change))
+        .collect();
     let mut changes = Vec::with_capacity(saved.changes.len());
     let mut differences = Vec::new();
     let (mut done, mut gone) = (0, 0);
@@ -52,7 +60,12 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
                 done += 1;
                 continue;
             }
-            None if saved.intent == Intent::Undo && now.is_none() && is_settled(observed, wanted) => gone += 1,
+            None if saved.intent == Intent::Undo
+                && now.is_none()
+                && is_settled(observed, wanted) =>
+            {
+                gone += 1
+            }
             None => differences.push(difference(saved.intent, wanted, now, fresh, observed)),
         }
         planned.remove(&target);
@@ -62,7 +75,12 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         differences.extend(planned.values().map(|change| not_saved(change)));
     }
     if differences.is_empty() {
-        Staleness::Current { changes, further: planned.len(), done, gone }
+        Staleness::Current {
+            changes,
+            further: planned.len(),
+            done,
+            gone,
+        }
     } else {
         Staleness::Stale(differences)
     }
@@ -71,7 +89,10 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
 fn not_saved(change: &Change) -> String {
     let change = ChangeDocument::from(change);
     let (kind, name, reason) = (&change.kind, &change.name, &change.reason);
-    format!("{kind}/{name}: not in the saved plan, would now {} ({reason})", would(&change))
+    format!(
+        "{kind}/{name}: not in the saved plan, would now {} ({reason})",
+        would(&change)
+    )
 }
 
 /// Addresses that would go by now, and are not named in the saved plan.
@@ -79,13 +100,25 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
     if saved.intent == Intent::Undo {
         return Vec::new();
     }
-    let named: BTreeSet<_> = saved.services.iter().flat_map(ServiceEffectDocument::lost).collect();
+    let named: BTreeSet<_> = saved
+        .services
+        .iter()
+        .flat_map(ServiceEffectDocument::lost)
+        .collect();
     let effects = effects(changes, observed);
-    let now: Vec<ServiceEffectDocument> = effects.services.iter().map(ServiceEffectDocument::from).collect();
-    let new = now.iter().flat_map(ServiceEffectDocument::lost).filter(|lost| !named.contains(lost));
+    let now: Vec<ServiceEffectDocument> = effects
+        .services
+        .iter()
+        .map(ServiceEffectDocument::from)
+        .collect();
+    let new = now
+        .iter()
+        .flat_map(ServiceEffectDocument::lost)
+        .filter(|lost| !named.contains(lost));
     let line = |(namespace, name, address, _): (&str, &str, &str, &str)| {
-        let line =
-            format!("Service/{namespace}/{name}: would or may now lose {address}, which the saved plan does not say");
+        let line = format!(
+            "Service/{namespace}/{name}: would or may now lose {address}, which the saved plan does not say"
+        );
         line.escape_debug().to_string()
     };
     new.map(line).collect()
@@ -97,7 +130,11 @@ fn would(change: &ChangeDocument) -> String {
         ("CiliumLoadBalancerIPPool" | "CiliumPodIPPool" | "CiliumNodeConfig", _) => {
             format!("be {}", past(&change.action))
         }
-        ("Port", _) => format!("let out [{}] and no longer [{}]", change.after.join(" "), change.before.join(" ")),
+        ("Port", _) => format!(
+            "let out [{}] and no longer [{}]",
+            change.after.join(" "),
+            change.before.join(" ")
+        ),
         ("Service", true) => "ask for no address".to_owned(),
         ("Service", false) => format!("ask for {}", change.after.join(" ")),
         (_, true) => "get no block".to_owned(),
@@ -110,7 +147,8 @@ fn past(action: &str) -> String {
     format!("{action}{e}")
 }
 
-/// Whether the very object that was planned shows what was planned, in the field that would have been written.
+/// Whether the very object that was planned shows what was planned, in the field that would have
+/// been written.
 pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::PodPool(_)) {
         return document_pod_pools::shows(observed, saved);
@@ -122,7 +160,10 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
         return lb::shows(observed, saved);
     }
     let name = saved.name.parse::<NodeName>().ok();
-    let Some(node) = name.and_then(|name| observed.nodes.get(&name)).filter(|node| node.uid == saved.guard.uid) else {
+    let Some(node) = name
+        .and_then(|name| observed.nodes.get(&name))
+        .filter(|node| node.uid == saved.guard.uid)
+    else {
         return false;
     };
     match &saved.edit {
@@ -131,18 +172,26 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             blocks.iter().all(|block| shown.contains(block))
         }
         EditDocument::CiliumNode(blocks) | EditDocument::CiliumNodeBesideOperator(blocks) => {
-            let shown = observed.cilium_nodes.get(&node.name).map(|cilium_node| &cilium_node.pod_cidrs);
-            let shows =
-                |block: &String| shown.is_some_and(|shown| shown.iter().any(|there| there.to_string() == *block));
+            let shown = observed
+                .cilium_nodes
+                .get(&node.name)
+                .map(|cilium_node| &cilium_node.pod_cidrs);
+            let shows = |block: &String| {
+                shown.is_some_and(|shown| shown.iter().any(|there| there.to_string() == *block))
+            };
             blocks.iter().all(shows)
         }
-        EditDocument::NodeConfig(settings) => settings
+        EditDocument::NodeConfig(settings) => settings.iter().all(|(key, value)| {
+            observed
+                .setting(&node.labels, key)
+                .is_some_and(|setting| setting.value == value)
+        }),
+        EditDocument::AddressPool(_)
+        | EditDocument::PodPool(_)
+        | EditDocument::AddressPairs { .. } => false,
+        EditDocument::Annotations(values) => values
             .iter()
-            .all(|(key, value)| observed.setting(&node.labels, key).is_some_and(|setting| setting.value == value)),
-        EditDocument::AddressPool(_) | EditDocument::PodPool(_) | EditDocument::AddressPairs { .. } => false,
-        EditDocument::Annotations(values) => {
-            values.iter().all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block)
-        }
+            .all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block),
     }
 }
 
@@ -161,7 +210,11 @@ fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if saved.kind != "Node" {
         return lb::is_gone(observed, saved);
     }
-    let node = saved.name.parse::<NodeName>().ok().and_then(|name| observed.nodes.get(&name));
+    let node = saved
+        .name
+        .parse::<NodeName>()
+        .ok()
+        .and_then(|name| observed.nodes.get(&name));
     node.is_none_or(|node| node.uid != saved.guard.uid)
 }
 
@@ -172,11 +225,18 @@ fn difference(
     fresh: &Plan,
     observed: &Observed,
 ) -> String {
-    let who = format!("{}/{}", saved.kind.escape_debug(), saved.name.escape_debug());
+    let who = format!(
+        "{}/{}",
+        saved.kind.escape_debug(),
+        saved.name.escape_debug()
+    );
     let was = would(saved).escape_debug().to_string();
     if let Some(change) = now {
         let now = ChangeDocument::from(change);
-        if now.after == saved.after && now.write_path == saved.write_path && now.guard.uid != saved.guard.uid {
+        if now.after == saved.after
+            && now.write_path == saved.write_path
+            && now.guard.uid != saved.guard.uid
+        {
             return format!("{who}: it is another object by now (uid {})", now.guard.uid);
         }
         return format!(
@@ -194,7 +254,10 @@ fn difference(
     if fresh.unchanged.iter().any(is_of) {
         return format!("{who}: saved to {was}, but it is as the files say, in another way");
     }
-    format!("{who}: saved to {was}, but {}", obstacle(intent, saved, observed))
+    format!(
+        "{who}: saved to {was}, but {}",
+        obstacle(intent, saved, observed)
+    )
 }
 
 /// Why a change is neither planned afresh nor blocked.
@@ -214,7 +277,10 @@ fn obstacle(intent: Intent, saved: &ChangeDocument, observed: &Observed) -> Stri
         (false, _) => "it shows something else by now".to_owned(),
         (true, Intent::Files) => "the files do not ask for it any more".to_owned(),
         (true, Intent::Undo) => {
-            format!("it has no label {}={}, or a range that cannot be read", OWNER_LABEL.0, OWNER_LABEL.1)
+            format!(
+                "it has no label {}={}, or a range that cannot be read",
+                OWNER_LABEL.0, OWNER_LABEL.1
+            )
         }
     }
 }

@@ -1,7 +1,9 @@
-//! What a whole plan leaves for nodes that join after it, so that serving one costs what one node costs and not what the cluster does.
+//! What a whole plan leaves for nodes that join after it, so that serving one costs what one node
+//! costs and not what the cluster does.
 //!
-//! It decides nothing by itself: newcomers go through the very functions that the whole plan goes through, on a supply in which all that
-//! was seen is taken. Blocks that become free are free again with the next whole plan.
+//! It decides nothing by itself: newcomers go through the very functions that the whole plan goes
+//! through, on a supply in which all that was seen is taken. Blocks that become free are free again
+//! with the next whole plan.
 
 use std::sync::Arc;
 
@@ -38,27 +40,48 @@ pub struct Newcomers {
 }
 
 impl Standing {
-    /// What is left after this plan, which was made from these; `None` where a node's block hangs together with more than that node.
+    /// What is left after this plan, which was made from these; `None` where a node's block hangs
+    /// together with more than that node.
     pub fn after(plan: &Plan, desired: &Desired, observed: &Observed) -> Option<Standing> {
         let is_by_node = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
-        let is_limited = desired.policy.limits.keys().any(|limit| limit.limited == Limited::Assign);
+        let is_limited = desired
+            .policy
+            .limits
+            .keys()
+            .any(|limit| limit.limited == Limited::Assign);
         let is_paused = desired.policy.activity == Activity::Paused;
         let is_unread = check::neutron_trouble(desired, observed).is_some();
         // What such a pool would give is refused, and what another one would give instead.
         let has_overlap = check::neutron_overlaps(desired, observed)
             .iter()
             .any(|overlap| matches!(overlap.rival, NeutronRival::Pool(_)));
-        if !is_by_node || is_limited || is_paused || is_unread || has_overlap || !plan.refusals.is_empty() {
+        if !is_by_node
+            || is_limited
+            || is_paused
+            || is_unread
+            || has_overlap
+            || !plan.refusals.is_empty()
+        {
             return None;
         }
         let mut supply = supply(desired);
         let claims = observed.claims_in_force(desired.policy.quarantine);
-        let planned = node_changes(&plan.changes).flat_map(|change| change.after.iter().map(|block| block.range()));
-        let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter().map(|block| block.range()));
+        let planned = node_changes(&plan.changes)
+            .flat_map(|change| change.after.iter().map(|block| block.range()));
+        let pinned = desired
+            .pins
+            .values()
+            .flat_map(|pin| pin.blocks.iter().map(|block| block.range()));
         let withheld = Withheld::new(observed, &supply);
-        let taken = addresses_in_use(desired, observed, &claims, &withheld).into_iter().chain(planned).chain(pinned);
+        let taken = addresses_in_use(desired, observed, &claims, &withheld)
+            .into_iter()
+            .chain(planned)
+            .chain(pinned);
         taken.for_each(|range| supply.take(&range));
-        Some(Standing { supply, rest: without_nodes(observed) })
+        Some(Standing {
+            supply,
+            rest: without_nodes(observed),
+        })
     }
 
     /// Takes addresses that somebody has by now.
@@ -68,11 +91,14 @@ impl Standing {
 
     /// Takes the addresses of a node's machine.
     pub fn take_machine(&mut self, node: &Node) {
-        withheld::of_machine(node, &self.supply).iter().for_each(|range| self.supply.take(range));
+        withheld::of_machine(node, &self.supply)
+            .iter()
+            .for_each(|range| self.supply.take(range));
     }
 
-    /// Plans for nodes that hold nothing, with their CiliumNodes where there are any, and these claims. `None` where one of them is no
-    /// newcomer, or a write is under way: then it takes a whole plan.
+    /// Plans for nodes that hold nothing, with their CiliumNodes where there are any, and these
+    /// claims. `None` where one of them is no newcomer, or a write is under way: then it takes a
+    /// whole plan.
     pub fn newcomers(
         &mut self,
         desired: &Desired,
@@ -89,20 +115,37 @@ impl Standing {
                 && self.rest.unreadable(node).is_none()
                 && !desired.pins.contains_key(&node.name)
                 && !is_named(node)
-                && cilium_node.as_ref().is_none_or(|other| shows_nothing(other))
+                && cilium_node
+                    .as_ref()
+                    .is_none_or(|other| shows_nothing(other))
         };
         if !claims.claims.in_flight.is_empty() || !nodes.iter().all(is_newcomer) {
             return None;
         }
-        let mut observed = Observed { claims, at, ..self.rest.clone() };
+        let mut observed = Observed {
+            claims,
+            at,
+            ..self.rest.clone()
+        };
         for (node, cilium_node) in nodes {
-            observed.cilium_nodes.extend(cilium_node.map(|other| (node.name.clone(), other)));
+            observed
+                .cilium_nodes
+                .extend(cilium_node.map(|other| (node.name.clone(), other)));
             observed.nodes.insert(node.name.clone(), node);
         }
         let supply = std::mem::take(&mut self.supply);
-        let (supply, Plan { changes, blocked, .. }) = plan_newcomers(desired, &observed, supply);
+        let (
+            supply,
+            Plan {
+                changes, blocked, ..
+            },
+        ) = plan_newcomers(desired, &observed, supply);
         self.supply = supply;
-        Some(Newcomers { observed, changes, blocked })
+        Some(Newcomers {
+            observed,
+            changes,
+            blocked,
+        })
     }
 }
 

@@ -14,8 +14,17 @@ impl Summary {
     pub(super) fn new(plan: &Plan) -> Summary {
         let nodes = || node_changes(&plan.changes);
         let count = |action: Action| nodes().filter(|change| change.action == action).count();
-        let found = |severity| plan.findings.iter().filter(|finding| finding.severity == severity).count();
-        let misplaced: BTreeSet<&NodeName> = plan.misplaced.iter().map(|Misplaced { node, .. }| node).collect();
+        let found = |severity| {
+            plan.findings
+                .iter()
+                .filter(|finding| finding.severity == severity)
+                .count()
+        };
+        let misplaced: BTreeSet<&NodeName> = plan
+            .misplaced
+            .iter()
+            .map(|Misplaced { node, .. }| node)
+            .collect();
         Summary {
             assign: count(Action::Assign),
             update: count(Action::Update),
@@ -29,10 +38,18 @@ impl Summary {
             errors: found(Severity::Error),
             warnings: found(Severity::Warning),
             drifted: plan.drift.len(),
-            irreversible: plan.changes.iter().filter(|change| !change.can_be_undone()).count(),
+            irreversible: plan
+                .changes
+                .iter()
+                .filter(|change| !change.can_be_undone())
+                .count(),
             load_balancing: LbSummary::new(plan),
             pod_pools: PodPoolSummary::new(plan),
-            ports: plan.changes.iter().filter(|change| matches!(change, Change::Port(_))).count(),
+            ports: plan
+                .changes
+                .iter()
+                .filter(|change| matches!(change, Change::Port(_)))
+                .count(),
         }
     }
 
@@ -53,33 +70,56 @@ impl Summary {
 
 /// Whether a block that the written field shows is replaced by another one.
 fn moves_a_block(change: &NodeChange) -> bool {
-    !change.after.is_empty() && change.before.iter().any(|before| !change.after.contains(before))
+    !change.after.is_empty()
+        && change
+            .before
+            .iter()
+            .any(|before| !change.after.contains(before))
 }
 
 fn node_of(target: &Target) -> Option<&NodeName> {
     match target {
         Target::Node(node) => Some(node),
-        Target::AddressPool(_) | Target::Service(_) | Target::PodPool(_) | Target::NodeConfig(_) | Target::Port(_) => {
-            None
-        }
+        Target::AddressPool(_)
+        | Target::Service(_)
+        | Target::PodPool(_)
+        | Target::NodeConfig(_)
+        | Target::Port(_) => None,
     }
 }
 
 /// Each node has a change, waits, or is unchanged.
 fn all_nodes(plan: &Plan) -> usize {
     let changed = node_changes(&plan.changes).map(|change| &change.node);
-    let blocked = plan.blocked.iter().filter_map(|blocked| node_of(&blocked.target));
+    let blocked = plan
+        .blocked
+        .iter()
+        .filter_map(|blocked| node_of(&blocked.target));
     let unchanged = plan.unchanged.iter().filter_map(node_of);
-    changed.chain(blocked).chain(unchanged).collect::<BTreeSet<_>>().len()
+    changed
+        .chain(blocked)
+        .chain(unchanged)
+        .collect::<BTreeSet<_>>()
+        .len()
 }
 
 /// Unchanged nodes against which nothing speaks.
 fn as_the_files_say(plan: &Plan, misplaced: &BTreeSet<&NodeName>) -> usize {
     let drifted: BTreeSet<&NodeName> = plan.drift.iter().map(Drift::node).collect();
-    let errors = plan.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let faulty = errors.flat_map(|finding| finding.subjects()).filter(|subject| subject.kind == "Node");
+    let errors = plan
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    let faulty = errors
+        .flat_map(|finding| finding.subjects())
+        .filter(|subject| subject.kind == "Node");
     let faulty: BTreeSet<&str> = faulty.map(|subject| subject.name.as_str()).collect();
-    let is_good =
-        |node: &&NodeName| !misplaced.contains(*node) && !drifted.contains(*node) && !faulty.contains(node.as_str());
-    plan.unchanged.iter().filter_map(node_of).filter(is_good).count()
+    let is_good = |node: &&NodeName| {
+        !misplaced.contains(*node) && !drifted.contains(*node) && !faulty.contains(node.as_str())
+    };
+    plan.unchanged
+        .iter()
+        .filter_map(node_of)
+        .filter(is_good)
+        .count()
 }

@@ -14,16 +14,26 @@ use crate::observed::Observed;
 pub struct Unattended {
     /// What is applied, in the order of the plan.
     pub applied: Vec<Change>,
-    /// What waits for a person: it is worse than the Policy lets pass, or stands behind something that waits and was foretold after it.
+    /// What waits for a person: it is worse than the Policy lets pass, or stands behind something
+    /// that waits and was foretold after it.
     pub waiting: Vec<Change>,
-    /// What a limit or a protection says of the rest. Then only new nodes get their blocks, as far as nothing speaks against that, too.
+    /// What a limit or a protection says of the rest. Then only new nodes get their blocks, as far
+    /// as nothing speaks against that, too.
     pub refusals: Vec<Refusal>,
 }
 
 /// Parts a plan that was made from these.
-pub fn unattended(plan: &Plan, desired: &Desired, observed: &Observed, waivers: &BTreeSet<Waiver>) -> Unattended {
+pub fn unattended(
+    plan: &Plan,
+    desired: &Desired,
+    observed: &Observed,
+    waivers: &BTreeSet<Waiver>,
+) -> Unattended {
     if desired.policy.activity == Activity::Paused {
-        return Unattended { waiting: plan.changes.clone(), ..Unattended::default() };
+        return Unattended {
+            waiting: plan.changes.clone(),
+            ..Unattended::default()
+        };
     }
     let against = |changes: &[Change]| -> Vec<Refusal> {
         let mut refusals = refusals(changes, &effects(changes, observed), desired, observed);
@@ -33,7 +43,8 @@ pub fn unattended(plan: &Plan, desired: &Desired, observed: &Observed, waivers: 
     let (mut applied, mut waiting) = harmless(&plan.changes, desired.policy.unattended);
     let refusals = against(&applied);
     if !refusals.is_empty() {
-        let (new, rest): (Vec<Change>, Vec<Change>) = applied.into_iter().partition(Change::gives_to_a_new_node);
+        let (new, rest): (Vec<Change>, Vec<Change>) =
+            applied.into_iter().partition(Change::gives_to_a_new_node);
         waiting.extend(rest);
         applied = if against(&new).is_empty() {
             new
@@ -42,7 +53,11 @@ pub fn unattended(plan: &Plan, desired: &Desired, observed: &Observed, waivers: 
             Vec::new()
         };
     }
-    Unattended { applied, waiting, refusals }
+    Unattended {
+        applied,
+        waiting,
+        refusals,
+    }
 }
 
 fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {

@@ -1,4 +1,5 @@
-//! Files that the plugin reads and locks. Secrets are taken only from files that nobody but root, or whoever runs it, can read.
+//! Files that the plugin reads and locks. Secrets are taken only from files that nobody but root,
+//! or whoever runs it, can read.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -42,11 +43,20 @@ impl Locked {
     }
 
     fn open(path: &Path) -> Result<File, CniError> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path);
         file.map_err(|why| fault(&path.display().to_string(), &why))
     }
 
-    fn with(path: &Path, until: Instant, lock: fn(&File) -> Result<(), TryLockError>) -> Result<Locked, CniError> {
+    fn with(
+        path: &Path,
+        until: Instant,
+        lock: fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<Locked, CniError> {
         let name = path.display().to_string();
         let file = Locked::open(path)?;
         loop {
@@ -55,7 +65,11 @@ impl Locked {
                 Err(TryLockError::Error(why)) => return Err(fault(&name, &why)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                     let message = format!("another run of the plugin keeps {name} locked");
-                    return Err(CniError::new(ErrorCode::TryAgainLater, message, "it will be tried again"));
+                    return Err(CniError::new(
+                        ErrorCode::TryAgainLater,
+                        message,
+                        "it will be tried again",
+                    ));
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
             }
@@ -82,7 +96,9 @@ pub(crate) fn state_folder(folder: &Path) -> Result<PathBuf, CniError> {
 
 /// Whether something is root's, or of whoever runs this.
 fn is_trusted(metadata: &Metadata) -> Result<bool, CniError> {
-    let own = fs::metadata("/proc/self").map_err(|why| fault("/proc/self", &why))?.uid();
+    let own = fs::metadata("/proc/self")
+        .map_err(|why| fault("/proc/self", &why))?
+        .uid();
     Ok(metadata.uid() == 0 || metadata.uid() == own)
 }
 
@@ -91,13 +107,22 @@ pub(super) fn read_secret(path: &Path) -> Result<String, CniError> {
     let name = path.display().to_string();
     let file = open(path).map_err(|why| fault(&name, &why))?;
     let metadata = file.metadata().map_err(|why| fault(&name, &why))?;
-    let invalid =
-        |message: String, details: String| Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
+    let invalid = |message: String, details: String| {
+        Err(CniError::new(
+            ErrorCode::InvalidConfiguration,
+            message,
+            details,
+        ))
+    };
     if !is_trusted(&metadata)? {
-        return invalid(format!("{name} holds credentials, and is somebody else's"), format!("chown root {name}"));
+        return invalid(
+            format!("{name} holds credentials, and is somebody else's"),
+            format!("chown root {name}"),
+        );
     }
     if metadata.mode() & 0o077 != 0 {
-        let message = format!("others than its owner may read or write {name}, which holds credentials");
+        let message =
+            format!("others than its owner may read or write {name}, which holds credentials");
         return invalid(message, format!("chmod 600 {name}"));
     }
     read(file).map_err(|why| fault(&name, &why))
@@ -108,7 +133,9 @@ pub(super) fn read_secret(path: &Path) -> Result<String, CniError> {
 /// # Errors
 /// One that cannot be read, is none, or is not small.
 pub fn read_small(path: &Path) -> Result<String, CniError> {
-    open(path).and_then(read).map_err(|why| fault(&path.display().to_string(), &why))
+    open(path)
+        .and_then(read)
+        .map_err(|why| fault(&path.display().to_string(), &why))
 }
 
 /// A pipe, which would keep whoever opens it, is none.
@@ -123,7 +150,10 @@ fn read(file: File) -> io::Result<String> {
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 1 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "it is longer than 1 MiB",
+        ));
     }
     Ok(text)
 }
@@ -147,7 +177,11 @@ pub(super) fn node_name() -> Result<String, CniError> {
         }
     }
     let message = format!("neither {PRODUCT_UUID} nor {MACHINE_ID} tells which machine this is");
-    Err(CniError::new(ErrorCode::InvalidConfiguration, message, "give the node a name of its own in `ipam.node`"))
+    Err(CniError::new(
+        ErrorCode::InvalidConfiguration,
+        message,
+        "give the node a name of its own in `ipam.node`",
+    ))
 }
 
 /// A fault of a file.

@@ -1,4 +1,5 @@
-//! Logins between runs: a file for each that only its owner can read, one login at a time, and no second one soon after a refusal.
+//! Logins between runs: a file for each that only its owner can read, one login at a time, and no
+//! second one soon after a refusal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use crate::neutron::{Access, Cloud, Named, NeutronError, Project, Trust, Weaknes
 /// A token that ends so soon is not used any more.
 const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// So long a refusal is believed: each try costs Keystone the work of a password, and some clouds lock a user out after a few.
+/// So long a refusal is believed: each try costs Keystone the work of a password, and some clouds
+/// lock a user out after a few.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is kept between runs.
@@ -53,7 +55,11 @@ enum Outcome {
 impl Kept {
     fn new(secret: &str, outcome: Outcome) -> Kept {
         let salt = fastrand::u64(..);
-        Kept { salt, proof: proof(salt, secret), outcome }
+        Kept {
+            salt,
+            proof: proof(salt, secret),
+            outcome,
+        }
     }
 
     fn in_force(self, secret: &str) -> Option<Result<Session, NeutronError>> {
@@ -62,10 +68,13 @@ impl Kept {
         }
         let now = Timestamp::now();
         match self.outcome {
-            Outcome::Session(session) => (session.expires.duration_since(now) > MARGIN).then_some(Ok(session)),
+            Outcome::Session(session) => {
+                (session.expires.duration_since(now) > MARGIN).then_some(Ok(session))
+            }
             Outcome::RefusedAt(at) => {
                 // A clock that was set back does not make it last.
-                let is_fresh = (SignedDuration::ZERO..REFUSED_FOR).contains(&now.duration_since(at));
+                let is_fresh =
+                    (SignedDuration::ZERO..REFUSED_FOR).contains(&now.duration_since(at));
                 is_fresh.then_some(Err(NeutronError::Refused))
             }
         }
@@ -85,15 +94,17 @@ impl Logins {
         }
     }
 
-    /// The session that is kept, or else a new one. Of several at once one logs in, and the others use what it got. Where nothing can be
-    /// kept, as on a full disk, each logs in by itself.
+    /// The session that is kept, or else a new one. Of several at once one logs in, and the others
+    /// use what it got. Where nothing can be kept, as on a full disk, each logs in by itself.
     pub(super) fn get_or(
         &self,
         cloud: &Cloud,
         until: Instant,
         login: impl Fn() -> Result<Session, NeutronError>,
     ) -> Result<Session, NeutronError> {
-        let Keeping::In(folder) = &self.keeping else { return login() };
+        let Keeping::In(folder) = &self.keeping else {
+            return login();
+        };
         let (path, secret) = (path(folder, cloud), secret(&cloud.access));
         let in_force = || kept::read::<Kept>(&path).and_then(|kept| kept.in_force(secret));
         if let Some(outcome) = in_force() {
@@ -124,10 +135,15 @@ impl Logins {
 
     /// Drops a session that is not accepted any more, unless another one is kept by now.
     pub(super) fn forget(&self, cloud: &Cloud, until: Instant, session: &Session) {
-        let Keeping::In(folder) = &self.keeping else { return };
+        let Keeping::In(folder) = &self.keeping else {
+            return;
+        };
         let path = path(folder, cloud);
         let _lock = locked(folder, &path, until);
-        if let Some(Kept { outcome: Outcome::Session(kept), .. }) = kept::read(&path)
+        if let Some(Kept {
+            outcome: Outcome::Session(kept),
+            ..
+        }) = kept::read(&path)
             && kept == *session
         {
             let _ = fs::remove_file(&path);
@@ -153,20 +169,38 @@ fn path(folder: &Path, cloud: &Cloud) -> PathBuf {
 
 /// Tells logins apart: whose, where, and by whose certificates.
 fn who_and_where(cloud: &Cloud) -> String {
-    let Cloud { auth_url, access, region, interface, certificates, trust } = cloud;
+    let Cloud {
+        auth_url,
+        access,
+        region,
+        interface,
+        certificates,
+        trust,
+    } = cloud;
     let mut parts = match access {
-        Access::Password { username, user_domain, password: _, project } => {
+        Access::Password {
+            username,
+            user_domain,
+            password: _,
+            project,
+        } => {
             let mut who = vec![username.as_str()];
             who.extend(named(user_domain));
             match project {
                 Project::Id(id) => who.extend(["project", id]),
-                Project::Name(name, domain) => who.extend([name.as_str()].into_iter().chain(named(domain))),
+                Project::Name(name, domain) => {
+                    who.extend([name.as_str()].into_iter().chain(named(domain)))
+                }
             }
             who
         }
         Access::ApplicationCredential { id, secret: _ } => vec!["credential", id.as_str()],
     };
-    parts.extend([auth_url.as_str(), region.as_deref().unwrap_or_default(), interface.as_str()]);
+    parts.extend([
+        auth_url.as_str(),
+        region.as_deref().unwrap_or_default(),
+        interface.as_str(),
+    ]);
     parts.push(certificates.as_deref().unwrap_or_default());
     parts.push(match trust {
         Trust::Verified => "verified",
@@ -201,5 +235,8 @@ fn digest<'t>(parts: impl IntoIterator<Item = &'t str>) -> String {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

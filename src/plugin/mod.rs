@@ -1,5 +1,6 @@
-//! The plugin `cni-ipam-neutron`: environment and standard input in, one JSON object out, and the files that it keeps between runs. What is done
-//! is decided in `neutron`; here are files, time and HTTP.
+//! The plugin `cni-ipam-neutron`: environment and standard input in, one JSON object out, and the
+//! files that it keeps between runs. What is done is decided in `neutron`; here are files, time and
+//! HTTP.
 
 pub(crate) mod files;
 mod http;
@@ -49,11 +50,19 @@ pub(crate) fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniEr
     }
     let began = Instant::now();
     let mut input = Vec::new();
-    let read = std::io::stdin().lock().take(LONGEST_INPUT).read_to_end(&mut input);
-    let outcome = read.map_err(|why| fault("standard input", &why)).and_then(|_| run(&input, began));
+    let read = std::io::stdin()
+        .lock()
+        .take(LONGEST_INPUT)
+        .read_to_end(&mut input);
+    let outcome = read
+        .map_err(|why| fault("standard input", &why))
+        .and_then(|_| run(&input, began));
     let (text, code) = match outcome {
         Ok(text) => (text, ExitCode::SUCCESS),
-        Err(error) => (error.to_json(Settings::version_of(&input)).to_string(), ExitCode::FAILURE),
+        Err(error) => (
+            error.to_json(Settings::version_of(&input)).to_string(),
+            ExitCode::FAILURE,
+        ),
     };
     // Whoever does not read it knows the exit code.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
@@ -62,7 +71,10 @@ pub(crate) fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniEr
 
 /// What it is, for whoever starts it by hand.
 fn introduce(name: &str) -> ExitCode {
-    let (version, spoken) = (env!("CARGO_PKG_VERSION"), SpecVersion::ALL.map(SpecVersion::as_str).join(", "));
+    let (version, spoken) = (
+        env!("CARGO_PKG_VERSION"),
+        SpecVersion::ALL.map(SpecVersion::as_str).join(", "),
+    );
     let text = format!(
         "{name} {version}: a CNI plugin (CNI {spoken}).\nContainer runtimes run it, with CNI_COMMAND in the environment and a configuration on standard input: see NEUTRON.md.\n"
     );
@@ -83,7 +95,9 @@ fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
 
 /// The environment of the process.
 pub(crate) fn environment() -> Result<Environment, CniError> {
-    Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    Environment::read(|name| {
+        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    })
 }
 
 /// Whether the version that is spoken has the command.
@@ -107,5 +121,9 @@ pub(crate) fn cloud(source: &Source) -> Result<Cloud, CniError> {
 
 fn in_file(path: &Path, why: &dyn std::fmt::Display) -> CniError {
     let message = format!("{}: {why}", path.display());
-    CniError::new(ErrorCode::InvalidConfiguration, message, "see `cloud` and `cloudsFile`")
+    CniError::new(
+        ErrorCode::InvalidConfiguration,
+        message,
+        "see `cloud` and `cloudsFile`",
+    )
 }

@@ -13,7 +13,10 @@ pub(super) fn file_name(attachment: &Attachment) -> String {
 /// Whose file it is; `None` is nobody's.
 pub(super) fn attachment(file_name: &str) -> Option<Attachment> {
     let (container, interface) = file_name.split_once(BETWEEN)?;
-    Some(Attachment { container: container.parse().ok()?, interface: interface.parse().ok()? })
+    Some(Attachment {
+        container: container.parse().ok()?,
+        interface: interface.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -22,8 +25,14 @@ mod tests {
 
     #[test]
     fn each_interface_has_a_file() {
-        let one = Attachment { container: "c-1_.x".parse().unwrap(), interface: "eth0@if2".parse().unwrap() };
+        let one = Attachment {
+            container: "c-1_.x".parse().unwrap(),
+            interface: "eth0@if2".parse().unwrap(),
+        };
         assert_eq!(attachment(&file_name(&one)), Some(one));
-        assert_eq!((attachment("c"), attachment("@eth0"), attachment("c@")), (None, None, None));
+        assert_eq!(
+            (attachment("c"), attachment("@eth0"), attachment("c@")),
+            (None, None, None)
+        );
     }
 }

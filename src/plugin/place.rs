@@ -1,4 +1,5 @@
-//! Where a network of this node keeps its files, which of them are locks, and by what name Neutron knows the node.
+//! Where a network of this node keeps its files, which of them are locks, and by what name Neutron
+//! knows the node.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -25,8 +26,12 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of(settings: &Settings) -> Result<Place, CniError> {
-        let with_cluster =
-            |node: String| settings.cluster.as_ref().map_or(node.clone(), |cluster| format!("{cluster}/{node}"));
+        let with_cluster = |node: String| {
+            settings
+                .cluster
+                .as_ref()
+                .map_or(node.clone(), |cluster| format!("{cluster}/{node}"))
+        };
         // Ports were made by the name that the node had first.
         let first: Option<String> = kept::read(&settings.state.join(NODE_FILE));
         let named = match (&settings.node, &first) {
@@ -36,7 +41,12 @@ impl Place {
             (None, Some(first)) => node_name().map_or_else(|_| first.clone(), with_cluster),
         };
         let node = first.unwrap_or_else(|| named.clone());
-        Ok(Place { state: settings.state.clone(), network_name: settings.network_name.clone(), named, node })
+        Ok(Place {
+            state: settings.state.clone(),
+            network_name: settings.network_name.clone(),
+            named,
+            node,
+        })
     }
 
     /// What all ports of this network on this node are called.
@@ -61,14 +71,24 @@ impl Place {
     pub(super) fn keeps_its_name(&self) -> Result<(), CniError> {
         let path = self.node_file();
         if self.named != self.node {
-            let message = format!("this node's ports are called {}, and its name is {} now", self.node, self.named);
-            let details =
-                format!("give it its name back, or remove {} when no Pod has an address any more", path.display());
-            return Err(CniError::new(ErrorCode::InvalidConfiguration, message, details));
+            let message = format!(
+                "this node's ports are called {}, and its name is {} now",
+                self.node, self.named
+            );
+            let details = format!(
+                "give it its name back, or remove {} when no Pod has an address any more",
+                path.display()
+            );
+            return Err(CniError::new(
+                ErrorCode::InvalidConfiguration,
+                message,
+                details,
+            ));
         }
         if !path.exists() {
             state_folder(&self.state)?;
-            kept::keep(&path, &self.named).map_err(|why| files::fault(&path.display().to_string(), &why))?;
+            kept::keep(&path, &self.named)
+                .map_err(|why| files::fault(&path.display().to_string(), &why))?;
         }
         Ok(())
     }
@@ -78,9 +98,13 @@ impl Place {
         self.state.join(NODE_FILE)
     }
 
-    /// One at a time for each attachment: a runtime that lost its patience may ask again while the first one still runs. And none while garbage
-    /// is collected.
-    pub(super) fn locks_for(&self, identity: &Identity, until: Instant) -> Result<[Locked; 2], CniError> {
+    /// One at a time for each attachment: a runtime that lost its patience may ask again while the
+    /// first one still runs. And none while garbage is collected.
+    pub(super) fn locks_for(
+        &self,
+        identity: &Identity,
+        until: Instant,
+    ) -> Result<[Locked; 2], CniError> {
         let folder = state_folder(&self.state)?;
         let garbage = Locked::shared(&self.garbage_lock(), until)?;
         // As many files as there are pairs of digits, whatever comes and goes.
@@ -103,11 +127,15 @@ impl Place {
     /// Only one daemon is about it.
     pub(super) fn lock_daemon(&self, until: Instant) -> Result<Locked, CniError> {
         let folder = state_folder(&self.state)?;
-        Locked::alone(&folder.join(format!("daemon-{}.lock", self.network_name)), until)
+        Locked::alone(
+            &folder.join(format!("daemon-{}.lock", self.network_name)),
+            until,
+        )
     }
 
     /// Of this network: collecting for one keeps no other waiting.
     fn garbage_lock(&self) -> PathBuf {
-        self.state.join(format!("garbage-{}.lock", self.network_name))
+        self.state
+            .join(format!("garbage-{}.lock", self.network_name))
     }
 }

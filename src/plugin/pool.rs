@@ -1,5 +1,6 @@
-//! The warm pool as files. Each port is one file, and the folder that it lies in tells who has it: `free`, `held` under the name of an
-//! interface, or `going`. Taking is a rename, which one of several does, and which a kill does or does not interrupt.
+//! The warm pool as files. Each port is one file, and the folder that it lies in tells who has it:
+//! `free`, `held` under the name of an interface, or `going`. Taking is a rename, which one of
+//! several does, and which a kill does or does not interrupt.
 //!
 //! Whoever takes or gives back for an interface must be the only one who does so for it.
 
@@ -30,13 +31,18 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn of(state: &Path, network_name: &str) -> Pool {
-        Pool { folder: state.join("pool").join(network_name) }
+        Pool {
+            folder: state.join("pool").join(network_name),
+        }
     }
 
     /// Those of all networks that have one, or had.
     pub(super) fn names(state: &Path) -> Vec<String> {
         let folders = listed(&state.join("pool")).unwrap_or_default();
-        folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
+        folders
+            .iter()
+            .filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned()))
+            .collect()
     }
 
     /// Whether there is one, or was.
@@ -48,7 +54,10 @@ impl Pool {
     pub(super) fn lay_out(&self) -> Result<(), CniError> {
         for part in [FREE, HELD, GOING, MAKING] {
             let folder = self.folder.join(part);
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&folder);
             made.map_err(|why| fault(&folder, &why))?;
         }
         kept::clean(&self.folder.join(MAKING));
@@ -61,7 +70,8 @@ impl Pool {
         read(&path).map_err(|why| fault(&path, &why))
     }
 
-    /// A file that makes no sense, as a crash of the machine may leave it, leads to no port: it is one that no file knows then.
+    /// A file that makes no sense, as a crash of the machine may leave it, leads to no port: it is
+    /// one that no file knows then.
     pub(super) fn drop_broken(&self, attachment: &Attachment) {
         let path = self.holding(attachment);
         if read(&path).is_err_and(|why| why.kind() == ErrorKind::InvalidData) {
@@ -77,9 +87,14 @@ impl Pool {
     ) -> Result<Option<T>, CniError> {
         let free = self.folder.join(FREE);
         for path in listed(&free).map_err(|why| fault(&free, &why))? {
-            // Somebody else may have taken it since it was listed, or its file may be broken: the daemon looks after that.
-            let Ok(Some(pooled)) = read(&path) else { continue };
-            let Some(good) = will_do(&pooled) else { continue };
+            // Somebody else may have taken it since it was listed, or its file may be broken: the
+            // daemon looks after that.
+            let Ok(Some(pooled)) = read(&path) else {
+                continue;
+            };
+            let Some(good) = will_do(&pooled) else {
+                continue;
+            };
             match fs::rename(&path, self.holding(attachment)) {
                 Ok(()) => return Ok(Some(good)),
                 Err(why) if why.kind() == ErrorKind::NotFound => {}
@@ -90,7 +105,11 @@ impl Pool {
     }
 
     /// Gives it back; it is the last to be taken then.
-    pub(super) fn release(&self, attachment: &Attachment, pooled: &PooledPort) -> Result<(), CniError> {
+    pub(super) fn release(
+        &self,
+        attachment: &Attachment,
+        pooled: &PooledPort,
+    ) -> Result<(), CniError> {
         let path = self.holding(attachment);
         match fs::rename(&path, self.freed(&pooled.port.id)) {
             Err(why) if why.kind() != ErrorKind::NotFound => Err(fault(&path, &why)),
@@ -109,13 +128,21 @@ impl Pool {
         kept::keep_synced(&path, facts).map_err(|why| fault(&path, &why))
     }
 
-    /// Everything in it. What is taken or given back meanwhile may be missing, or be there twice. A file that makes no sense, as a crash of the machine may leave it, is removed
-    /// where nobody has the port; where somebody has, it is a fault.
+    /// Everything in it. What is taken or given back meanwhile may be missing, or be there twice. A
+    /// file that makes no sense, as a crash of the machine may leave it, is removed where nobody
+    /// has the port; where somebody has, it is a fault.
     pub(super) fn ports(&self) -> Result<PoolPorts, CniError> {
         let held = self.folder.join(HELD);
-        let mut ports = PoolPorts { free: self.unowned(FREE)?, held: BTreeMap::new(), going: self.unowned(GOING)? };
+        let mut ports = PoolPorts {
+            free: self.unowned(FREE)?,
+            held: BTreeMap::new(),
+            going: self.unowned(GOING)?,
+        };
         for path in listed(&held).map_err(|why| fault(&held, &why))? {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
             let pooled = read(&path).map_err(|why| fault(&path, &why))?;
             if let (Some(attachment), Some(pooled)) = (attachment(&name), pooled) {
                 ports.held.insert(attachment, pooled);
@@ -124,7 +151,8 @@ impl Pool {
         Ok(ports)
     }
 
-    /// A port for this place is about to be made. Whoever is killed leaves that behind, and so what it has made is known for its own.
+    /// A port for this place is about to be made. Whoever is killed leaves that behind, and so what
+    /// it has made is known for its own.
     pub(super) fn intend(&self, place: &str) -> Result<(), CniError> {
         let path = self.folder.join(MAKING).join(place);
         fs::write(&path, []).map_err(|why| fault(&path, &why))
@@ -139,12 +167,22 @@ impl Pool {
     pub(super) fn intended(&self) -> Result<Vec<(String, Duration)>, CniError> {
         let folder = self.folder.join(MAKING);
         let paths = listed(&folder).map_err(|why| fault(&folder, &why))?;
-        let age = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
+        let age = |path: &Path| {
+            fs::metadata(path)
+                .and_then(|metadata| metadata.modified())
+                .ok()?
+                .elapsed()
+                .ok()
+        };
         let place = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
-        Ok(paths.iter().filter_map(|path| Some((place(path)?, age(path).unwrap_or_default()))).collect())
+        Ok(paths
+            .iter()
+            .filter_map(|path| Some((place(path)?, age(path).unwrap_or_default())))
+            .collect())
     }
 
-    /// It was made, and nobody has it. What is written survives a crash of the machine, as the port does.
+    /// It was made, and nobody has it. What is written survives a crash of the machine, as the port
+    /// does.
     pub(super) fn made(&self, place: &str, pooled: &PooledPort) -> Result<(), CniError> {
         let path = self.folder.join(MAKING).join(place);
         kept::keep_synced(&path, pooled).map_err(|why| fault(&path, &why))
@@ -156,7 +194,8 @@ impl Pool {
         fs::rename(&path, self.freed(id)).map_err(|why| fault(&path, &why))
     }
 
-    /// What was moved is where it was moved to, whatever happens to the machine: before something is deleted that a file led to.
+    /// What was moved is where it was moved to, whatever happens to the machine: before something
+    /// is deleted that a file led to.
     pub(super) fn settle(&self) -> Result<(), CniError> {
         for part in [FREE, GOING] {
             let folder = self.folder.join(part);
@@ -169,7 +208,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Its ports were seen at Neutron since the machine was started. Before, these files may be of a disk that was restored.
+    /// Its ports were seen at Neutron since the machine was started. Before, these files may be of
+    /// a disk that was restored.
     pub(super) fn confirm(&self) -> Result<(), CniError> {
         let path = self.folder.join(CONFIRMED);
         let boot = boot_id().map_err(|why| fault(&path, &why))?;
@@ -189,7 +229,11 @@ impl Pool {
     pub(super) fn retire(&self, id: &Id) -> Result<(), CniError> {
         let free = self.folder.join(FREE);
         let of_id = |path: &PathBuf| path.to_string_lossy().ends_with(&format!("-{id}"));
-        for path in listed(&free).map_err(|why| fault(&free, &why))?.into_iter().filter(of_id) {
+        for path in listed(&free)
+            .map_err(|why| fault(&free, &why))?
+            .into_iter()
+            .filter(of_id)
+        {
             match fs::rename(&path, self.folder.join(GOING).join(id.to_string())) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(fault(&path, &why)),
                 _ => {}
@@ -224,9 +268,13 @@ impl Pool {
         self.folder.join(HELD).join(file_name(attachment))
     }
 
-    /// Names sort by the time at which they were given, so the first is the one that was free for longest.
+    /// Names sort by the time at which they were given, so the first is the one that was free for
+    /// longest.
     fn freed(&self, id: &Id) -> PathBuf {
-        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_micros();
+        let since = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .as_micros();
         self.folder.join(FREE).join(format!("{since:020}-{id}"))
     }
 }
@@ -237,7 +285,9 @@ fn listed(folder: &Path) -> io::Result<Vec<PathBuf>> {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
-    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let paths: io::Result<Vec<PathBuf>> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
     let mut paths = paths?;
     paths.retain(|path| !kept::is_unfinished(path));
     paths.sort();
@@ -249,7 +299,9 @@ fn read(path: &Path) -> io::Result<Option<PooledPort>> {
         Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
         bytes => {
             let pooled = serde_json::from_slice(&bytes?);
-            Ok(Some(pooled.map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?))
+            Ok(Some(pooled.map_err(|why| {
+                io::Error::new(ErrorKind::InvalidData, why)
+            })?))
         }
     }
 }
@@ -267,17 +319,26 @@ mod tests {
 
     fn pooled(number: u32) -> PooledPort {
         let ipam = serde_json::json!({"networks": [NETWORK]});
-        let written = serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam}).to_string();
-        let wish = Settings::read(written.as_bytes()).unwrap().wish(&crate::neutron::cni::Arguments::default());
+        let written =
+            serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam}).to_string();
+        let wish = Settings::read(written.as_bytes())
+            .unwrap()
+            .wish(&crate::neutron::cni::Arguments::default());
         let port = serde_json::json!({
             "id": format!("00000000-0000-4000-8000-{number:012x}"), "network_id": NETWORK, "name": "n1/pods",
             "device_id": format!("place-{number}"), "device_owner": Owner::Pool.as_str(),
         });
-        PooledPort { port: serde_json::from_value::<Port>(port).unwrap(), made_for: MadeFor::of(&wish.unwrap()) }
+        PooledPort {
+            port: serde_json::from_value::<Port>(port).unwrap(),
+            made_for: MadeFor::of(&wish.unwrap()),
+        }
     }
 
     fn attachment(container: &str) -> Attachment {
-        Attachment { container: container.parse().unwrap(), interface: "x.unfinished".parse().unwrap() }
+        Attachment {
+            container: container.parse().unwrap(),
+            interface: "x.unfinished".parse().unwrap(),
+        }
     }
 
     fn pool(folder: &Path, numbers: &[u32]) -> Pool {
@@ -290,7 +351,10 @@ mod tests {
             assert_eq!(pool.intended().unwrap().len(), 1);
             pool.put(&pooled.port.device_id, &pooled.port.id).unwrap();
         }
-        assert!(pool.intended().unwrap().is_empty(), "what may be taken is not about to be made");
+        assert!(
+            pool.intended().unwrap().is_empty(),
+            "what may be taken is not about to be made"
+        );
         pool
     }
 
@@ -298,12 +362,21 @@ mod tests {
     fn what_was_free_for_longest_is_taken_first_and_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[1, 2]);
-        let take = |name: &str| pool.take(&attachment(name), |pooled| Some(pooled.clone())).unwrap();
+        let take = |name: &str| {
+            pool.take(&attachment(name), |pooled| Some(pooled.clone()))
+                .unwrap()
+        };
         let first = take("a").unwrap();
-        assert_eq!((&first, pool.held(&attachment("a")).unwrap()), (&pooled(1), Some(pooled(1))));
+        assert_eq!(
+            (&first, pool.held(&attachment("a")).unwrap()),
+            (&pooled(1), Some(pooled(1)))
+        );
         pool.release(&attachment("a"), &first).unwrap();
         pool.release(&attachment("a"), &first).unwrap();
-        assert_eq!([take("b"), take("c"), take("d")], [Some(pooled(2)), Some(pooled(1)), None]);
+        assert_eq!(
+            [take("b"), take("c"), take("d")],
+            [Some(pooled(2)), Some(pooled(1)), None]
+        );
         assert_eq!(pool.ports().unwrap().held.len(), 2);
     }
 
@@ -312,10 +385,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[1, 2]);
         pool.take(&attachment("a"), |_| Some(())).unwrap();
-        [1, 2].into_iter().for_each(|number| pool.retire(&pooled(number).port.id).unwrap());
+        [1, 2]
+            .into_iter()
+            .for_each(|number| pool.retire(&pooled(number).port.id).unwrap());
         pool.settle().unwrap();
         let ports = pool.ports().unwrap();
-        assert_eq!((ports.free.len(), ports.held.len(), ports.going), (0, 1, vec![pooled(2)]));
+        assert_eq!(
+            (ports.free.len(), ports.held.len(), ports.going),
+            (0, 1, vec![pooled(2)])
+        );
         pool.forget(&pooled(2).port.id);
         assert_eq!(pool.ports().unwrap().going, []);
     }
@@ -340,7 +418,11 @@ mod tests {
         assert!(!pool.is_confirmed());
         pool.confirm().unwrap();
         assert!(pool.is_confirmed());
-        kept::keep(&folder.path().join("pool/pods").join(CONFIRMED), &"an earlier one").unwrap();
+        kept::keep(
+            &folder.path().join("pool/pods").join(CONFIRMED),
+            &"an earlier one",
+        )
+        .unwrap();
         assert!(!pool.is_confirmed());
     }
 }

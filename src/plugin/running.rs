@@ -1,4 +1,5 @@
-//! One request of a runtime, being answered: the node's files first, and Neutron where they do not suffice.
+//! One request of a runtime, being answered: the node's files first, and Neutron where they do not
+//! suffice.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,9 +9,12 @@ use super::http::HttpNeutron;
 use super::login::Keeping;
 use super::place::Place;
 use super::{FOR_STATUS, FOR_TAKING_BACK, cloud};
-use crate::neutron::cni::{Attachment, CniError, Command, Dns, Environment, ErrorCode, IpamOutcome};
+use crate::neutron::cni::{
+    Attachment, CniError, Command, Dns, Environment, ErrorCode, IpamOutcome,
+};
 use crate::neutron::{
-    Identity, NeutronError, PooledPort, RunId, Settings, Wish, add, check, collect_garbage, delete, outcome,
+    Identity, NeutronError, PooledPort, RunId, Settings, Wish, add, check, collect_garbage, delete,
+    outcome,
 };
 
 /// A request that is being answered.
@@ -34,7 +38,12 @@ impl Running {
     pub(super) fn new(settings: Settings, began: Instant) -> Result<Running, CniError> {
         let place = Place::of(&settings)?;
         let until = began + settings.deadline - FOR_TAKING_BACK;
-        Ok(Running { settings, place, began, until })
+        Ok(Running {
+            settings,
+            place,
+            began,
+            until,
+        })
     }
 
     pub(super) fn answer(&self, environment: &Environment) -> Result<String, CniError> {
@@ -53,13 +62,24 @@ impl Running {
         let missing = || CniError::new(ErrorCode::InvalidEnvironment, "no attachment is named", "");
         let attachment = environment.attachment.as_ref().ok_or_else(missing)?;
         let identity = Identity::new(&self.place.node, &self.settings.network_name, attachment);
-        Ok(About { attachment, identity, netns: environment.netns.as_deref().unwrap_or_else(|| Path::new("")) })
+        Ok(About {
+            attachment,
+            identity,
+            netns: environment
+                .netns
+                .as_deref()
+                .unwrap_or_else(|| Path::new("")),
+        })
     }
 
     /// Neutron, until there is only time for taking back.
     fn neutron(&self) -> Result<HttpNeutron, CniError> {
         let cloud = cloud(&self.settings.source)?;
-        Ok(HttpNeutron::new(cloud, Keeping::In(self.place.state().to_owned()), self.until)?)
+        Ok(HttpNeutron::new(
+            cloud,
+            Keeping::In(self.place.state().to_owned()),
+            self.until,
+        )?)
     }
 
     fn add(&self, environment: &Environment) -> Result<String, CniError> {
@@ -77,14 +97,21 @@ impl Running {
             None => {
                 let neutron = self.neutron()?;
                 let last = neutron.until(self.began + self.settings.deadline);
-                add(&neutron, &last, &wish, &about.identity, &RunId::new(fastrand::u64(..)))?.outcome
+                add(
+                    &neutron,
+                    &last,
+                    &wish,
+                    &about.identity,
+                    &RunId::new(fastrand::u64(..)),
+                )?
+                .outcome
             }
         };
         Ok(outcome.to_text(self.settings.version))
     }
 
-    /// What a port of the pool gives, if there is one that will do. An interface that may have a port of its own already gets none of the pool:
-    /// it would have two.
+    /// What a port of the pool gives, if there is one that will do. An interface that may have a
+    /// port of its own already gets none of the pool: it would have two.
     fn of_pool(&self, wish: &Wish, about: &About<'_>) -> Result<Option<IpamOutcome>, CniError> {
         let (pool, traces) = (self.place.pool(), self.place.traces());
         let given = |pooled: &PooledPort| outcome(&pool.facts(), wish, &pooled.port);
@@ -101,7 +128,12 @@ impl Running {
             return Ok(None);
         }
         let name = self.place.port_name();
-        pool.take(about.attachment, |pooled| pooled.fits(wish, &name).then(|| given(pooled).ok()).flatten())
+        pool.take(about.attachment, |pooled| {
+            pooled
+                .fits(wish, &name)
+                .then(|| given(pooled).ok())
+                .flatten()
+        })
     }
 
     fn delete(&self, about: &About<'_>) -> Result<(), CniError> {
@@ -124,7 +156,9 @@ impl Running {
     }
 
     fn collect_garbage(&self) -> Result<(), CniError> {
-        let Some(valid) = self.settings.valid()? else { return Ok(()) };
+        let Some(valid) = self.settings.valid()? else {
+            return Ok(());
+        };
         let _lock = self.place.lock_all(self.until)?;
         let (pool, traces) = (self.place.pool(), self.place.traces());
         if pool.is_there() {
@@ -139,19 +173,23 @@ impl Running {
             return Err(fault.into());
         }
         let left = traces.all().into_iter().map(|(attachment, _)| attachment);
-        left.filter(|attachment| !valid.contains(attachment)).for_each(|gone| traces.take_away(&gone));
+        left.filter(|attachment| !valid.contains(attachment))
+            .for_each(|gone| traces.take_away(&gone));
         Ok(())
     }
 
-    /// Whether an ADD could work, as far as this node knows. That OpenStack does not answer is no fault here: a node that says so is taken out
-    /// of its cluster, and with it all that runs there and needs no new address.
+    /// Whether an ADD could work, as far as this node knows. That OpenStack does not answer is no
+    /// fault here: a node that says so is taken out of its cluster, and with it all that runs there
+    /// and needs no new address.
     fn status(&self, environment: &Environment) -> Result<(), CniError> {
         self.settings.wish(&environment.arguments)?;
         self.place.can_be_locked()?;
         match self.neutron()?.until(Instant::now() + FOR_STATUS).log_in() {
             Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(()),
             Err(fault) => {
-                let CniError { message, details, .. } = fault.into();
+                let CniError {
+                    message, details, ..
+                } = fault.into();
                 Err(CniError::new(ErrorCode::NotAvailable, message, details))
             }
         }

@@ -1,4 +1,5 @@
-//! What must wait or is misplaced, by cause, so that one cause is one entry however many objects it concerns.
+//! What must wait or is misplaced, by cause, so that one cause is one entry however many objects it
+//! concerns.
 
 use std::collections::BTreeMap;
 
@@ -31,35 +32,61 @@ pub(super) struct CutCauses<'p, C> {
 }
 
 impl<'p, C> CutCauses<'p, C> {
-    fn new(mut causes: Vec<C>, detail: Detail, code_and_size: impl Fn(&C) -> (&'p str, usize)) -> CutCauses<'p, C> {
+    fn new(
+        mut causes: Vec<C>,
+        detail: Detail,
+        code_and_size: impl Fn(&C) -> (&'p str, usize),
+    ) -> CutCauses<'p, C> {
         let hidden = causes.split_off(causes.len().min(limit(detail)));
         let mut by_code = BTreeMap::new();
         for (code, size) in hidden.iter().map(code_and_size) {
             *by_code.entry(code).or_default() += size;
         }
-        CutCauses { shown: causes, hidden: hidden.len(), by_code }
+        CutCauses {
+            shown: causes,
+            hidden: hidden.len(),
+            by_code,
+        }
     }
 
     /// `490 further causes: 12 in-no-pool, 2,934 not-selected`.
     pub(super) fn rest(&self) -> Option<String> {
-        let counts = self.by_code.iter().map(|(code, objects)| format!("{} {code}", grouped_digits(objects)));
+        let counts = self
+            .by_code
+            .iter()
+            .map(|(code, objects)| format!("{} {code}", grouped_digits(objects)));
         let counts = counts.collect::<Vec<_>>().join(", ");
         let causes = if self.hidden == 1 { "cause" } else { "causes" };
-        (self.hidden > 0).then(|| format!("{} further {causes}: {counts}", grouped_digits(self.hidden)))
+        (self.hidden > 0)
+            .then(|| format!("{} further {causes}: {counts}", grouped_digits(self.hidden)))
     }
 }
 
-pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> CutCauses<'_, MisplacedCause<'_>> {
+pub(super) fn misplaced(
+    misplaced: &[MisplacedDocument],
+    detail: Detail,
+) -> CutCauses<'_, MisplacedCause<'_>> {
     let mut causes: BTreeMap<_, Vec<&MisplacedDocument>> = BTreeMap::new();
     for one in misplaced {
         let cause = (&*one.code, one.pool.as_deref(), &*one.reason, &*one.help);
         causes.entry(cause).or_default().push(one);
     }
-    let cause = |((code, pool, reason, help), blocks)| MisplacedCause { code, pool, reason, help, blocks };
-    CutCauses::new(causes.into_iter().map(cause).collect(), detail, |cause| (cause.code, cause.blocks.len()))
+    let cause = |((code, pool, reason, help), blocks)| MisplacedCause {
+        code,
+        pool,
+        reason,
+        help,
+        blocks,
+    };
+    CutCauses::new(causes.into_iter().map(cause).collect(), detail, |cause| {
+        (cause.code, cause.blocks.len())
+    })
 }
 
-pub(super) fn blocked(blocked: &[BlockedDocument], detail: Detail) -> CutCauses<'_, BlockedCause<'_>> {
+pub(super) fn blocked(
+    blocked: &[BlockedDocument],
+    detail: Detail,
+) -> CutCauses<'_, BlockedCause<'_>> {
     let mut causes: BTreeMap<(&str, &str), BTreeMap<&str, Vec<&BlockedDocument>>> = BTreeMap::new();
     for entry in blocked {
         let reasons = causes.entry((&entry.code, &entry.unblock)).or_default();
@@ -70,6 +97,9 @@ pub(super) fn blocked(blocked: &[BlockedDocument], detail: Detail) -> CutCauses<
         unblock,
         reasons: reasons.into_iter().collect(),
     };
-    let size = |cause: &BlockedCause<'_>| cause.reasons.iter().map(|(_, entries)| entries.len()).sum();
-    CutCauses::new(causes.into_iter().map(cause).collect(), detail, |cause| (cause.code, size(cause)))
+    let size =
+        |cause: &BlockedCause<'_>| cause.reasons.iter().map(|(_, entries)| entries.len()).sum();
+    CutCauses::new(causes.into_iter().map(cause).collect(), detail, |cause| {
+        (cause.code, size(cause))
+    })
 }

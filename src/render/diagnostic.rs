@@ -11,29 +11,40 @@ use super::text::printable;
 use crate::desired::Documents;
 use crate::model::{Finding, Label, Severity};
 
-/// Findings as text, the worst first, each with its place in the file, a code and a way out. In short form, the first
-/// few of each rule, and how many more there are.
+/// Findings as text, the worst first, each with its place in the file, a code and a way out. In
+/// short form, the first few of each rule, and how many more there are.
 pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(100);
     let mut text = String::new();
     let cut = cut(findings, detail);
     let mut sources = Sources::new(documents);
     for finding in &cut.shown {
-        let report =
-            Report { finding, excerpt: excerpt(finding, &mut sources), url: format!("cilium-ipam::{}", finding.rule) };
+        let report = Report {
+            finding,
+            excerpt: excerpt(finding, &mut sources),
+            url: format!("cilium-ipam::{}", finding.rule),
+        };
         if handler.render_report(&mut text, &report).is_err() {
-            text.push_str(&format!("{}: {}\n", finding.severity, printable(&sentence(&finding.message))));
+            text.push_str(&format!(
+                "{}: {}\n",
+                finding.severity,
+                printable(&sentence(&finding.message))
+            ));
         }
         text.push('\n');
     }
-    cut.rest().for_each(|line| text.push_str(&format!("{line}\n")));
+    cut.rest()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }
 
 fn excerpt(finding: &Finding, sources: &mut Sources<'_>) -> Option<Excerpt> {
     let origin = finding.origin.as_ref()?;
     let related = finding.related.iter().map(|label| &label.origin);
-    sources.excerpt(origin, related.filter(|related| related.file == origin.file))
+    sources.excerpt(
+        origin,
+        related.filter(|related| related.file == origin.file),
+    )
 }
 
 struct Report<'f> {
@@ -46,7 +57,10 @@ impl Report<'_> {
     /// The bytes of a further place, where its text is shown.
     fn shown(&self, label: &Label) -> Option<std::ops::Range<usize>> {
         let here = self.finding.origin.as_ref().map(|origin| &origin.file);
-        let excerpt = self.excerpt.as_ref().filter(|_| Some(&label.origin.file) == here)?;
+        let excerpt = self
+            .excerpt
+            .as_ref()
+            .filter(|_| Some(&label.origin.file) == here)?;
         excerpt.shown(&label.origin)
     }
 }
@@ -85,21 +99,41 @@ impl Diagnostic for Report<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let elsewhere = self.finding.related.iter().filter(|label| self.shown(label).is_none());
+        let elsewhere = self
+            .finding
+            .related
+            .iter()
+            .filter(|label| self.shown(label).is_none());
         let mut help = printable(&sentence(&self.finding.help)).into_owned();
-        elsewhere.for_each(|label| help.push_str(&format!("\nsee also {} ({})", label.origin, printable(&label.text))));
+        elsewhere.for_each(|label| {
+            help.push_str(&format!(
+                "\nsee also {} ({})",
+                label.origin,
+                printable(&label.text)
+            ))
+        });
         (!help.is_empty()).then(|| Box::new(help) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.excerpt.as_ref().map(|excerpt| excerpt as &dyn SourceCode)
+        self.excerpt
+            .as_ref()
+            .map(|excerpt| excerpt as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let main = self.excerpt.as_ref()?.shown(self.finding.origin.as_ref()?)?;
+        let main = self
+            .excerpt
+            .as_ref()?
+            .shown(self.finding.origin.as_ref()?)?;
         let main = LabeledSpan::new_primary_with_span(Some(self.finding.label.clone()), main);
-        let related = self.finding.related.iter().filter_map(|label| Some((label, self.shown(label)?)));
-        let related = related.map(|(label, bytes)| LabeledSpan::new_with_span(Some(label.text.clone()), bytes));
+        let related = self
+            .finding
+            .related
+            .iter()
+            .filter_map(|label| Some((label, self.shown(label)?)));
+        let related = related
+            .map(|(label, bytes)| LabeledSpan::new_with_span(Some(label.text.clone()), bytes));
         Some(Box::new(std::iter::once(main).chain(related)))
     }
 }

@@ -45,7 +45,8 @@ struct Summary {
 struct ExaminationFinding {
     rule: &'static str,
     severity: &'static str,
-    /// How many findings this entry stands for: those of one rule with one place in the files and one way out.
+    /// How many findings this entry stands for: those of one rule with one place in the files and
+    /// one way out.
     count: usize,
     /// `Kind/name` of the first object that it is about, where there is one.
     subject: Option<String>,
@@ -75,7 +76,11 @@ struct ExaminationFinding {
 
 impl ExaminationDocument {
     /// The document of these conclusions and findings, one entry for each cause.
-    pub fn new(conclusions: &[Conclusion], findings: &[Finding], detail: Detail) -> ExaminationDocument {
+    pub fn new(
+        conclusions: &[Conclusion],
+        findings: &[Finding],
+        detail: Detail,
+    ) -> ExaminationDocument {
         let mut summary = Summary::default();
         for finding in findings {
             match finding.severity {
@@ -84,7 +89,14 @@ impl ExaminationDocument {
                 Severity::Info => summary.info += 1,
             }
         }
-        let (shown, omitted) = first(grouped(findings), if detail == Detail::Full { usize::MAX } else { IN_REPORT });
+        let (shown, omitted) = first(
+            grouped(findings),
+            if detail == Detail::Full {
+                usize::MAX
+            } else {
+                IN_REPORT
+            },
+        );
         let conclusion = |conclusion: &Conclusion| ConclusionDocument {
             about: conclusion.about,
             value: conclusion.value.clone(),
@@ -95,7 +107,10 @@ impl ExaminationDocument {
             format_version: FORMAT_VERSION,
             cluster: conclusions.iter().map(conclusion).collect(),
             summary,
-            findings: shown.iter().map(|group| ExaminationFinding::new(group, detail)).collect(),
+            findings: shown
+                .iter()
+                .map(|group| ExaminationFinding::new(group, detail))
+                .collect(),
             omitted,
         }
     }
@@ -115,32 +130,65 @@ impl ExaminationFinding {
             subject_count: subjects.len(),
             message: first.message.clone(),
             further_messages: listed().skip(1).map(|one| one.message.clone()).collect(),
-            evidence: listed().flat_map(|one| one.evidence.iter().cloned()).collect(),
+            evidence: listed()
+                .flat_map(|one| one.evidence.iter().cloned())
+                .collect(),
             consequence: first.consequence.clone(),
-            further_consequences: listed().skip(1).map(|one| one.consequence.clone()).collect(),
+            further_consequences: listed()
+                .skip(1)
+                .map(|one| one.consequence.clone())
+                .collect(),
             fix: first.help.clone(),
             origin: first.origin.as_ref().map(Origin::to_string),
         }
     }
 }
 
-/// An examination as text: what Cilium this is, then each finding with what shows it, what comes of it, and the way out.
+/// An examination as text: what Cilium this is, then each finding with what shows it, what comes of
+/// it, and the way out.
 pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Detail) -> String {
     let row = |conclusion: &Conclusion| {
-        let Conclusion { about, value, evidence, certainty } = conclusion;
-        [(*about).to_owned(), value.clone(), certainty.as_str().to_owned(), evidence.clone()]
-            .map(|cell| printable(&cell).into_owned())
+        let Conclusion {
+            about,
+            value,
+            evidence,
+            certainty,
+        } = conclusion;
+        [
+            (*about).to_owned(),
+            value.clone(),
+            certainty.as_str().to_owned(),
+            evidence.clone(),
+        ]
+        .map(|cell| printable(&cell).into_owned())
     };
     let rows: Vec<[String; 4]> = conclusions.iter().map(row).collect();
     let mut text = table(["CILIUM", "VALUE", "CERTAINTY", "EVIDENCE"], &rows);
     let cut = cut(findings, detail);
-    cut.shown.iter().for_each(|finding| text.push_str(&finding_text(finding)));
-    cut.rest().for_each(|line| text.push_str(&format!("\n{line}")));
-    let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let (errors, warnings, infos) = (of(Severity::Error), of(Severity::Warning), of(Severity::Info));
+    cut.shown
+        .iter()
+        .for_each(|finding| text.push_str(&finding_text(finding)));
+    cut.rest()
+        .for_each(|line| text.push_str(&format!("\n{line}")));
+    let of = |severity: Severity| {
+        findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
+    let (errors, warnings, infos) = (
+        of(Severity::Error),
+        of(Severity::Warning),
+        of(Severity::Info),
+    );
     let summary = match findings.len() {
         0 => "Nothing found.".to_owned(),
-        _ => format!("{}, {}, {}.", count(errors, "error"), count(warnings, "warning"), count(infos, "info")),
+        _ => format!(
+            "{}, {}, {}.",
+            count(errors, "error"),
+            count(warnings, "warning"),
+            count(infos, "info")
+        ),
     };
     text.push_str(&format!("\n{}\n", Paint::Bold.on(&summary)));
     text
@@ -153,8 +201,16 @@ fn finding_text(finding: &Finding) -> String {
         Severity::Info => Paint::Dim,
     };
     let head = paint.on(&format!("{}[{}]", finding.severity, finding.rule));
-    let place = finding.origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
-    let mut text = format!("\n{head} {}{}\n", printable(&finding.message), printable(&place));
+    let place = finding
+        .origin
+        .as_ref()
+        .map(|origin| format!(" ({origin})"))
+        .unwrap_or_default();
+    let mut text = format!(
+        "\n{head} {}{}\n",
+        printable(&finding.message),
+        printable(&place)
+    );
     let lines = finding.evidence.iter().map(|line| ("seen", line));
     let more = [("causes", &finding.consequence), ("fix", &finding.help)];
     for (word, line) in lines.chain(more).filter(|(_, line)| !line.is_empty()) {
@@ -163,7 +219,8 @@ fn finding_text(finding: &Finding) -> String {
     text
 }
 
-/// An examination as SARIF 2.1.0, for code scanning. `place` stands for what lies in no file: scanners refuse a result without a place.
+/// An examination as SARIF 2.1.0, for code scanning. `place` stands for what lies in no file:
+/// scanners refuse a result without a place.
 pub fn sarif(findings: &[Finding], place: &str, detail: Detail) -> Value {
     let mut rules: Vec<&str> = findings.iter().map(|finding| finding.rule.0).collect();
     rules.sort_unstable();
@@ -190,9 +247,15 @@ fn sarif_result(group: &FindingGroup<'_>, place: &str, detail: Detail) -> Value 
         Severity::Info => "note",
     };
     let subjects = group.subjects();
-    let logical = subjects.iter().take(limit(detail)).map(|subject| json!({"fullyQualifiedName": subject.to_string()}));
+    let logical = subjects
+        .iter()
+        .take(limit(detail))
+        .map(|subject| json!({"fullyQualifiedName": subject.to_string()}));
     let logical: Vec<Value> = logical.collect();
-    let (file, line, column) = finding.origin.as_ref().map_or((place, 1, 1), |at| (&*at.file, at.line, at.column));
+    let (file, line, column) = finding
+        .origin
+        .as_ref()
+        .map_or((place, 1, 1), |at| (&*at.file, at.line, at.column));
     let physical = json!({"artifactLocation": {"uri": file}, "region": {"startLine": line, "startColumn": column}});
     let mut location = json!({"physicalLocation": physical});
     if !logical.is_empty() {

@@ -2,7 +2,9 @@
 
 use super::table;
 use super::text::{Paint, grouped_digits, printable};
-use crate::explain::{Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation};
+use crate::explain::{
+    Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation,
+};
 
 /// The whole way to the decision, for people.
 pub fn explanation(explanation: &Explanation) -> String {
@@ -26,9 +28,15 @@ fn requirements(results: &[RequirementResult]) -> String {
         return "      selects everything\n".to_owned();
     }
     let one = |result: &RequirementResult| {
-        let (mark, label) =
-            (if result.met { "yes" } else { "no " }, result.label.as_deref().unwrap_or("no such label"));
-        format!("      {mark}  {}  ({})\n", printable(&result.requirement), printable(label))
+        let (mark, label) = (
+            if result.met { "yes" } else { "no " },
+            result.label.as_deref().unwrap_or("no such label"),
+        );
+        format!(
+            "      {mark}  {}  ({})\n",
+            printable(&result.requirement),
+            printable(label)
+        )
     };
     results.iter().map(one).collect()
 }
@@ -38,11 +46,21 @@ fn of_node(node: &NodeExplanation) -> String {
     text.push_str(&line(&format!("outcome     {}", node.outcome)));
     text.push_str(&line(&format!("decided by  {}", node.decided_by)));
     for held in &node.holds {
-        let pool = held.pool.as_ref().map_or_else(|| "of no pool".to_owned(), |pool| format!("of pool {pool}"));
-        text.push_str(&line(&format!("shows       {} in {}: {}; {pool}", held.block, held.field, held.meaning)));
+        let pool = held
+            .pool
+            .as_ref()
+            .map_or_else(|| "of no pool".to_owned(), |pool| format!("of pool {pool}"));
+        text.push_str(&line(&format!(
+            "shows       {} in {}: {}; {pool}",
+            held.block, held.field, held.meaning
+        )));
     }
     for skipped in &node.skipped {
-        text.push_str(&line(&format!("skipped     {}: {}", lower_blocks(skipped.blocks), skipped.why)));
+        text.push_str(&line(&format!(
+            "skipped     {}: {}",
+            lower_blocks(skipped.blocks),
+            skipped.why
+        )));
     }
     text.push_str(&heading("pools, best first"));
     for pool in &node.pools {
@@ -56,7 +74,11 @@ fn of_node(node: &NodeExplanation) -> String {
 }
 
 fn lower_blocks(number: u128) -> String {
-    let blocks = if number == 1 { "lower block" } else { "lower blocks" };
+    let blocks = if number == 1 {
+        "lower block"
+    } else {
+        "lower blocks"
+    };
     format!("{} {blocks}", grouped_digits(number))
 }
 
@@ -64,8 +86,14 @@ fn of_service(service: &ServiceExplanation) -> String {
     let mut text = heading(&format!("Service {}", service.service));
     let reason = service.reason.as_deref().unwrap_or("nothing yet");
     text.push_str(&line(&format!("Cilium says  {reason}")));
-    service.addresses.iter().for_each(|address| text.push_str(&line(&format!("has          {address}"))));
-    service.outlook.iter().for_each(|outlook| text.push_str(&line(&format!("next         {outlook}"))));
+    service
+        .addresses
+        .iter()
+        .for_each(|address| text.push_str(&line(&format!("has          {address}"))));
+    service
+        .outlook
+        .iter()
+        .for_each(|outlook| text.push_str(&line(&format!("next         {outlook}"))));
     text.push_str(&heading("pools"));
     for pool in &service.pools {
         text.push_str(&line(&format!("{}  {}", pool.pool, pool.verdict)));
@@ -76,10 +104,19 @@ fn of_service(service: &ServiceExplanation) -> String {
 
 fn of_range(range: &RangeExplanation) -> String {
     if range.uses.is_empty() {
-        return format!("Nothing here uses {}, gives it, or keeps it free.\n", printable(&range.subject));
+        return format!(
+            "Nothing here uses {}, gives it, or keeps it free.\n",
+            printable(&range.subject)
+        );
     }
     let row = |one: &crate::explain::Use| {
-        let cells = [&one.object, &one.range, one.relation.as_str(), one.meaning, &one.field];
+        let cells = [
+            &one.object,
+            &one.range,
+            one.relation.as_str(),
+            one.meaning,
+            &one.field,
+        ];
         cells.map(|cell| printable(cell).into_owned())
     };
     let rows: Vec<[String; 5]> = range.uses.iter().map(row).collect();

@@ -1,4 +1,5 @@
-//! Findings, cut by rule, so that one cause does not hide the others however many objects it concerns.
+//! Findings, cut by rule, so that one cause does not hide the others however many objects it
+//! concerns.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ const SHOWN: usize = 5;
 /// More of them that are named.
 const NAMED: usize = 10;
 
-/// Findings of which some are shown whole, in their order, and the others are named or counted by rule.
+/// Findings of which some are shown whole, in their order, and the others are named or counted by
+/// rule.
 pub(super) struct CutFindings<'f, F, R> {
     pub(super) shown: Vec<&'f F>,
     pub(super) hidden: BTreeMap<R, Vec<&'f F>>,
@@ -29,7 +31,10 @@ pub(super) fn cut_by<'f, F, R: Ord>(
         Detail::Full => usize::MAX,
     };
     let mut seen: BTreeMap<R, usize> = BTreeMap::new();
-    let mut cut = CutFindings { shown: Vec::new(), hidden: BTreeMap::new() };
+    let mut cut = CutFindings {
+        shown: Vec::new(),
+        hidden: BTreeMap::new(),
+    };
     for finding in findings {
         let of_rule = seen.entry(rule(finding)).or_default();
         *of_rule += 1;
@@ -42,7 +47,10 @@ pub(super) fn cut_by<'f, F, R: Ord>(
 }
 
 /// Cuts the findings of each severity and rule.
-pub(super) fn cut(findings: &[Finding], detail: Detail) -> CutFindings<'_, Finding, (Severity, Rule)> {
+pub(super) fn cut(
+    findings: &[Finding],
+    detail: Detail,
+) -> CutFindings<'_, Finding, (Severity, Rule)> {
     cut_by(findings, detail, |finding| (finding.severity, finding.rule))
 }
 
@@ -50,14 +58,21 @@ impl CutFindings<'_, Finding, (Severity, Rule)> {
     /// A line for each rule of which some findings are not shown.
     pub(super) fn rest(&self) -> impl Iterator<Item = String> {
         self.hidden.iter().map(|((severity, rule), findings)| {
-            let names: Vec<String> = findings.iter().filter_map(|finding| name(finding)).take(NAMED).collect();
+            let names: Vec<String> = findings
+                .iter()
+                .filter_map(|finding| name(finding))
+                .take(NAMED)
+                .collect();
             let names = match (names.len(), findings.len() - names.len()) {
                 (0, _) => String::new(),
                 (_, 0) => format!(": {}", names.join(", ")),
                 (_, more) => format!(": {} and {} more", names.join(", "), grouped_digits(more)),
             };
             let what = count(findings.len(), &format!("further {severity}"));
-            Paint::Dim.on(&format!("… and {what} of {rule}{}; --full shows all\n", printable(&names)))
+            Paint::Dim.on(&format!(
+                "… and {what} of {rule}{}; --full shows all\n",
+                printable(&names)
+            ))
         })
     }
 }

@@ -16,24 +16,53 @@ pub(super) fn of_plan(summary: &Summary, intent: Intent) -> String {
 
 /// LoadBalancer pools and pools of Pods; empty where there is nothing of them.
 pub(super) fn of_objects(summary: &Summary) -> String {
-    let line = |text: String| if text.is_empty() { text } else { format!("{}\n", Paint::Bold.on(&text)) };
-    human_lb::headline(&summary.load_balancing) + &line(human_pod_pools::headline(&summary.pod_pools))
+    let line = |text: String| {
+        if text.is_empty() {
+            text
+        } else {
+            format!("{}\n", Paint::Bold.on(&text))
+        }
+    };
+    human_lb::headline(&summary.load_balancing)
+        + &line(human_pod_pools::headline(&summary.pod_pools))
 }
 
 /// `3 to assign, 0 to update, …`
 pub(super) fn writes(summary: &Summary) -> String {
-    let Summary { assign, update, release, delete, .. } = summary;
-    let of_nodes = [(assign, "assign"), (update, "update"), (release, "release"), (delete, "delete")];
-    of_nodes.map(|(number, what)| format!("{} to {what}", grouped_digits(number))).join(", ")
+    let Summary {
+        assign,
+        update,
+        release,
+        delete,
+        ..
+    } = summary;
+    let of_nodes = [
+        (assign, "assign"),
+        (update, "update"),
+        (release, "release"),
+        (delete, "delete"),
+    ];
+    of_nodes
+        .map(|(number, what)| format!("{} to {what}", grouped_digits(number)))
+        .join(", ")
 }
 
 /// `3 nodes misplaced, ` where there are any.
 pub(super) fn misplaced(summary: &Summary) -> String {
-    if summary.misplaced == 0 { String::new() } else { format!("{} misplaced, ", count(summary.misplaced, "node")) }
+    if summary.misplaced == 0 {
+        String::new()
+    } else {
+        format!("{} misplaced, ", count(summary.misplaced, "node"))
+    }
 }
 
 fn changes(summary: &Summary) -> String {
-    let Summary { moved, blocked, unchanged, .. } = summary;
+    let Summary {
+        moved,
+        blocked,
+        unchanged,
+        ..
+    } = summary;
     let [moved, blocked, unchanged] = [moved, blocked, unchanged].map(grouped_digits);
     format!(
         "Plan: {}, {moved} moved; {blocked} blocked, {}{unchanged} unchanged.{}",
@@ -44,10 +73,16 @@ fn changes(summary: &Summary) -> String {
 }
 
 fn ports_and_errors(summary: &Summary) -> String {
-    let ports =
-        if summary.ports == 0 { String::new() } else { format!(" {} to change.", count(summary.ports, "port")) };
-    let errors =
-        if summary.errors == 0 { String::new() } else { format!(" {} found.", count(summary.errors, "error")) };
+    let ports = if summary.ports == 0 {
+        String::new()
+    } else {
+        format!(" {} to change.", count(summary.ports, "port"))
+    };
+    let errors = if summary.errors == 0 {
+        String::new()
+    } else {
+        format!(" {} found.", count(summary.errors, "error"))
+    };
     ports + &errors
 }
 
@@ -57,23 +92,50 @@ fn undo(summary: &Summary) -> String {
         return "Undo: nothing to take back.".to_owned();
     }
     let blocked = grouped_digits(summary.blocked);
-    format!("Undo: {}; {blocked} cannot be taken back.{}", writes(summary), ports_and_errors(summary))
+    format!(
+        "Undo: {}; {blocked} cannot be taken back.{}",
+        writes(summary),
+        ports_and_errors(summary)
+    )
 }
 
 /// Says that all is as the files say only where nothing speaks against it.
 fn no_changes(summary: &Summary) -> String {
-    let Summary { moved, unchanged, nodes, blocked, misplaced, drifted, errors, .. } = summary;
+    let Summary {
+        moved,
+        unchanged,
+        nodes,
+        blocked,
+        misplaced,
+        drifted,
+        errors,
+        ..
+    } = summary;
     let moved = grouped_digits(moved);
     if summary.is_as_the_files_say() {
-        return format!("No changes. {} as the files say, {moved} moved.", count(*nodes, "node"));
+        return format!(
+            "No changes. {} as the files say, {moved} moved.",
+            count(*nodes, "node")
+        );
     }
     let counts = [
-        (*misplaced, format!("{} misplaced", count(*misplaced, "node"))),
+        (
+            *misplaced,
+            format!("{} misplaced", count(*misplaced, "node")),
+        ),
         (*blocked, format!("{} blocked", grouped_digits(blocked))),
         (*drifted, count(*drifted, "drifted field")),
         (*errors, count(*errors, "error")),
     ];
-    let counts: Vec<String> = counts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(_, text)| text)
+        .collect();
     let good = grouped_digits(unchanged);
-    format!("No changes. {good} of {} as the files say, {moved} moved; {}.", count(*nodes, "node"), counts.join(", "))
+    format!(
+        "No changes. {good} of {} as the files say, {moved} moved; {}.",
+        count(*nodes, "node"),
+        counts.join(", ")
+    )
 }

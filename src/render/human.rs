@@ -1,10 +1,13 @@
-//! The plan for a person at a terminal: the summary first, then the changes by pool, then what must wait.
+//! The plan for a person at a terminal: the summary first, then the changes by pool, then what must
+//! wait.
 
 use std::collections::BTreeMap;
 
 use super::text::{Paint, count, grouped_digits, printable};
 use super::{causes, headlines, human_lb, human_misplaced, human_pod_pools, human_ports};
-use crate::plan::{BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, SourceDocument};
+use crate::plan::{
+    BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, SourceDocument,
+};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,27 +60,50 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     ];
     let body = parts.concat();
     // Long output scrolls the first line away.
-    let last = if body.is_empty() { String::new() } else { format!("\n{headline}") };
+    let last = if body.is_empty() {
+        String::new()
+    } else {
+        format!("\n{headline}")
+    };
     headline + &body + &last
 }
 
 fn irreversible(plan: &PlanDocument) -> String {
     match plan.summary.irreversible {
         0 => String::new(),
-        changes => format!("\n{} cannot be undone: {}.\n", count(changes, "change"), super::why_irreversible(plan)),
+        changes => format!(
+            "\n{} cannot be undone: {}.\n",
+            count(changes, "change"),
+            super::why_irreversible(plan)
+        ),
     }
 }
 
 fn waived(waivers: &[String]) -> String {
-    if waivers.is_empty() { String::new() } else { format!("\nwaived: {}\n", printable(&waivers.join(", "))) }
+    if waivers.is_empty() {
+        String::new()
+    } else {
+        format!("\nwaived: {}\n", printable(&waivers.join(", ")))
+    }
 }
 
 /// The digest of the changes and the commit of the files.
 fn made_from(changes: &[ChangeDocument], digest: &str, source: &SourceDocument) -> String {
     let digest = format!("digest {}", digest.get(..SHOWN_DIGITS).unwrap_or_default());
-    let commit = source.revision.as_deref().map(|id| format!("files of commit {}", printable(id)));
-    let lines: Vec<String> = (!changes.is_empty()).then_some(digest).into_iter().chain(commit).collect();
-    if lines.is_empty() { String::new() } else { Paint::Dim.on(&format!("\n{}\n", lines.join("\n"))) }
+    let commit = source
+        .revision
+        .as_deref()
+        .map(|id| format!("files of commit {}", printable(id)));
+    let lines: Vec<String> = (!changes.is_empty())
+        .then_some(digest)
+        .into_iter()
+        .chain(commit)
+        .collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        Paint::Dim.on(&format!("\n{}\n", lines.join("\n")))
+    }
 }
 
 pub(super) fn limit(detail: Detail) -> usize {
@@ -91,14 +117,22 @@ pub(super) fn more(hidden: usize) -> String {
     if hidden == 0 {
         String::new()
     } else {
-        Paint::Dim.on(&format!("    … and {} more; --full shows all\n", grouped_digits(hidden)))
+        Paint::Dim.on(&format!(
+            "    … and {} more; --full shows all\n",
+            grouped_digits(hidden)
+        ))
     }
 }
 
 /// What is said of the groups that are not shown.
 pub(super) fn rest(of_groups: Option<String>) -> String {
     of_groups
-        .map(|groups| Paint::Dim.on(&format!("  … and {}; --full shows all\n", printable(&groups))))
+        .map(|groups| {
+            Paint::Dim.on(&format!(
+                "  … and {}; --full shows all\n",
+                printable(&groups)
+            ))
+        })
         .unwrap_or_default()
 }
 
@@ -106,16 +140,28 @@ pub(super) fn rest(of_groups: Option<String>) -> String {
 pub(super) fn by_pool(changes: &[ChangeDocument]) -> BTreeMap<Option<&str>, Vec<&ChangeDocument>> {
     let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.kind == "Node") {
-        pools.entry(change.pool.as_deref()).or_default().push(change);
+        pools
+            .entry(change.pool.as_deref())
+            .or_default()
+            .push(change);
     }
     pools
 }
 
 /// `490 further pools with 12,345 changes`, of those beyond the limit.
-pub(super) fn further_pools(pools: &BTreeMap<Option<&str>, Vec<&ChangeDocument>>, detail: Detail) -> Option<String> {
+pub(super) fn further_pools(
+    pools: &BTreeMap<Option<&str>, Vec<&ChangeDocument>>,
+    detail: Detail,
+) -> Option<String> {
     let changes: usize = pools.values().skip(limit(detail)).map(Vec::len).sum();
     let pools = pools.len().saturating_sub(limit(detail));
-    (pools > 0).then(|| format!("{} with {}", count(pools, "further pool"), count(changes, "change")))
+    (pools > 0).then(|| {
+        format!(
+            "{} with {}",
+            count(pools, "further pool"),
+            count(changes, "change")
+        )
+    })
 }
 
 fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
@@ -131,10 +177,23 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
 }
 
 fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Detail) -> String {
-    let heading = pool.map_or_else(|| "outside every pool".to_owned(), |pool| format!("pool {}", printable(pool)));
-    let mut text = format!("\n{} ({})\n", Paint::Bold.on(&heading), count(changes.len(), "change"));
+    let heading = pool.map_or_else(
+        || "outside every pool".to_owned(),
+        |pool| format!("pool {}", printable(pool)),
+    );
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on(&heading),
+        count(changes.len(), "change")
+    );
     let shown = &changes[..changes.len().min(limit(detail))];
-    let width = |cell: fn(&ChangeDocument) -> String| shown.iter().map(|c| cell(c).chars().count()).max().unwrap_or(0);
+    let width = |cell: fn(&ChangeDocument) -> String| {
+        shown
+            .iter()
+            .map(|c| cell(c).chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let (names, blocks) = (width(|change| change.name.clone()), width(values));
     for change in shown {
         let (sign, paint) = match change.action.as_str() {
@@ -157,7 +216,11 @@ fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Deta
 }
 
 pub(super) fn values(change: &ChangeDocument) -> String {
-    let after = if change.after.is_empty() { "none".to_owned() } else { change.after.join(" ") };
+    let after = if change.after.is_empty() {
+        "none".to_owned()
+    } else {
+        change.after.join(" ")
+    };
     if change.before.is_empty() || change.before == change.after {
         after
     } else {
@@ -169,11 +232,21 @@ fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
     if refusals.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{}\n", Paint::Red.on("refused: it may not be applied as it is"));
+    let mut text = format!(
+        "\n{}\n",
+        Paint::Red.on("refused: it may not be applied as it is")
+    );
     let shown = &refusals[..refusals.len().min(limit(detail))];
     for refusal in shown {
-        text.push_str(&format!("  {} {}\n", Paint::Red.on("!"), printable(&refusal.message)));
-        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(&refusal.help))));
+        text.push_str(&format!(
+            "  {} {}\n",
+            Paint::Red.on("!"),
+            printable(&refusal.message)
+        ));
+        text.push_str(&format!(
+            "      {}\n",
+            Paint::Dim.on(&printable(&refusal.help))
+        ));
     }
     text + &more(refusals.len() - shown.len())
 }
@@ -182,18 +255,44 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
     if blocked.is_empty() {
         return String::new();
     }
-    let noun = if blocked.iter().all(|entry| entry.kind == "Node") { "node" } else { "object" };
-    let mut text = format!("\n{} ({})\n", Paint::Bold.on("blocked"), count(blocked.len(), noun));
+    let noun = if blocked.iter().all(|entry| entry.kind == "Node") {
+        "node"
+    } else {
+        "object"
+    };
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("blocked"),
+        count(blocked.len(), noun)
+    );
     let causes = causes::blocked(blocked, detail);
     for cause in &causes.shown {
-        let gap = if cause.reasons.len() == 1 { "\n      " } else { "  " };
+        let gap = if cause.reasons.len() == 1 {
+            "\n      "
+        } else {
+            "  "
+        };
         for (reason, entries) in cause.reasons.iter().take(limit(detail)) {
             let names: Vec<String> = entries.iter().map(|entry| blocked_name(entry)).collect();
             let (sign, names) = (Paint::Red.on("!"), named(&names, detail));
-            text.push_str(&format!("  {sign} {}{gap}{}\n", printable(&names), printable(reason)));
+            text.push_str(&format!(
+                "  {sign} {}{gap}{}\n",
+                printable(&names),
+                printable(reason)
+            ));
         }
-        text.push_str(&more(cause.reasons.iter().skip(limit(detail)).map(|(_, entries)| entries.len()).sum()));
-        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(cause.unblock))));
+        text.push_str(&more(
+            cause
+                .reasons
+                .iter()
+                .skip(limit(detail))
+                .map(|(_, entries)| entries.len())
+                .sum(),
+        ));
+        text.push_str(&format!(
+            "      {}\n",
+            Paint::Dim.on(&printable(cause.unblock))
+        ));
     }
     text + &rest(causes.rest())
 }
@@ -214,18 +313,28 @@ pub(super) fn blocked_name(entry: &BlockedDocument) -> String {
 
 /// The same for any object.
 pub(super) fn short_name(kind: &str, name: &str) -> String {
-    if kind == "Node" { name.to_owned() } else { format!("{kind}/{name}") }
+    if kind == "Node" {
+        name.to_owned()
+    } else {
+        format!("{kind}/{name}")
+    }
 }
 
 fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
     if drift.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{} ({})\n", Paint::Bold.on("drift"), count(drift.len(), "field"));
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("drift"),
+        count(drift.len(), "field")
+    );
     let shown = &drift[..drift.len().min(limit(detail))];
     for entry in shown {
         let author = match (&entry.manager, &entry.time) {
-            (Some(manager), Some(time)) => format!(", written by {} at {}", printable(manager), printable(time)),
+            (Some(manager), Some(time)) => {
+                format!(", written by {} at {}", printable(manager), printable(time))
+            }
             _ => String::new(),
         };
         text.push_str(&format!(

@@ -7,7 +7,15 @@ use crate::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
 
 /// `LoadBalancer: 1 pool to create, …`; empty where nothing changes.
 pub(super) fn headline(summary: &LbSummary) -> String {
-    let LbSummary { create, update, adopt, delete, pin, unchanged, lost_addresses } = summary;
+    let LbSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        pin,
+        unchanged,
+        lost_addresses,
+    } = summary;
     if summary.changes_nothing() {
         return match unchanged {
             0 => String::new(),
@@ -30,12 +38,22 @@ pub(super) fn headline(summary: &LbSummary) -> String {
 /// Pools with their diffs, and pins.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
     let mut text = String::new();
-    for (kind, title) in [("CiliumLoadBalancerIPPool", "LoadBalancer pools"), ("Service", "Services that are pinned")] {
-        let of_kind: Vec<&ChangeDocument> = changes.iter().filter(|change| change.kind == kind).collect();
+    for (kind, title) in [
+        ("CiliumLoadBalancerIPPool", "LoadBalancer pools"),
+        ("Service", "Services that are pinned"),
+    ] {
+        let of_kind: Vec<&ChangeDocument> = changes
+            .iter()
+            .filter(|change| change.kind == kind)
+            .collect();
         if of_kind.is_empty() {
             continue;
         }
-        text.push_str(&format!("\n{} ({})\n", Paint::Bold.on(title), count(of_kind.len(), "change")));
+        text.push_str(&format!(
+            "\n{} ({})\n",
+            Paint::Bold.on(title),
+            count(of_kind.len(), "change")
+        ));
         let shown = &of_kind[..of_kind.len().min(limit(detail))];
         for change in shown {
             text.push_str(&line(change));
@@ -54,9 +72,19 @@ fn line(change: &ChangeDocument) -> String {
         "delete" => ("-", Paint::Red),
         _ => ("~", Paint::Yellow),
     };
-    let values = |values: &[String]| if values.is_empty() { "none".to_owned() } else { values.join(" ") };
+    let values = |values: &[String]| {
+        if values.is_empty() {
+            "none".to_owned()
+        } else {
+            values.join(" ")
+        }
+    };
     let (before, after) = (values(&change.before), values(&change.after));
-    let values = if before == after || change.before.is_empty() { after } else { format!("{before} -> {after}") };
+    let values = if before == after || change.before.is_empty() {
+        after
+    } else {
+        format!("{before} -> {after}")
+    };
     let head = format!(
         "  {} {} {}  {}  {}",
         paint.on(sign),
@@ -65,7 +93,11 @@ fn line(change: &ChangeDocument) -> String {
         printable(&values),
         printable(&change.write_path),
     );
-    format!("{}\n      {}\n", head.trim_end(), Paint::Dim.on(&printable(&change.reason)))
+    format!(
+        "{}\n      {}\n",
+        head.trim_end(),
+        Paint::Dim.on(&printable(&change.reason))
+    )
 }
 
 fn painted(line: &str) -> String {
@@ -85,9 +117,16 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
     }
     let mut sorted: Vec<&ServiceEffectDocument> = services.iter().collect();
     sorted.sort_by_key(|service| service.loses.is_empty());
-    let mut text = format!("\n{} ({})\n", Paint::Bold.on("what becomes of Services"), count(services.len(), "Service"));
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("what becomes of Services"),
+        count(services.len(), "Service")
+    );
     // Whoever loses an address is named, however many there are.
-    let losing = sorted.iter().filter(|service| !service.loses.is_empty()).count();
+    let losing = sorted
+        .iter()
+        .filter(|service| !service.loses.is_empty())
+        .count();
     let shown = &sorted[..sorted.len().min(limit(detail).max(losing))];
     for service in shown {
         let (sign, paint) = match (service.loses.is_empty(), service.gains.is_empty()) {
@@ -97,7 +136,12 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
         };
         let name = format!("{}/{}", service.namespace, service.name);
         let what = effect_parts(service).join("; ");
-        text.push_str(&format!("  {} {}  {}\n", paint.on(sign), printable(&name), printable(&what)));
+        text.push_str(&format!(
+            "  {} {}  {}\n",
+            paint.on(sign),
+            printable(&name),
+            printable(&what)
+        ));
     }
     text + &more(sorted.len() - shown.len())
 }
@@ -105,7 +149,11 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
 /// `loses 20.0.10.1 now: no pool covers it`, and so on.
 pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
     let loses = service.loses.iter().map(|lost| {
-        let verb = if lost.certainty == "certain" { "loses" } else { "may lose" };
+        let verb = if lost.certainty == "certain" {
+            "loses"
+        } else {
+            "may lose"
+        };
         let when = match lost.when.as_str() {
             "now" => "now",
             "operator-restart" => "when the operator restarts",
@@ -114,6 +162,12 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
         };
         format!("{verb} {} {when}: {}", lost.address, lost.reason)
     });
-    let pending = service.pending.iter().map(|reason| format!("waits: {reason}"));
-    loses.chain(service.gains.iter().cloned()).chain(pending).collect()
+    let pending = service
+        .pending
+        .iter()
+        .map(|reason| format!("waits: {reason}"));
+    loses
+        .chain(service.gains.iter().cloned())
+        .chain(pending)
+        .collect()
 }

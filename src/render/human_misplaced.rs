@@ -14,14 +14,35 @@ pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> Stri
     }
     let causes = causes::misplaced(misplaced, detail);
     let title = Paint::Bold.on("misplaced");
-    let mut text = format!("\n{title} ({}; a held block never moves by itself)\n", how_many(misplaced));
+    let mut text = format!(
+        "\n{title} ({}; a held block never moves by itself)\n",
+        how_many(misplaced)
+    );
     for cause in &causes.shown {
-        let place = cause.pool.map(|pool| format!(" of pool {pool}")).unwrap_or_default();
-        let what = format!("{}{place}: {}", count(cause.blocks.len(), "block"), cause.reason);
-        let blocks: Vec<String> = cause.blocks.iter().map(|one| format!("{} {}", one.name, one.block)).collect();
-        text.push_str(&format!("  {} {}\n", Paint::Yellow.on("!"), printable(&what)));
+        let place = cause
+            .pool
+            .map(|pool| format!(" of pool {pool}"))
+            .unwrap_or_default();
+        let what = format!(
+            "{}{place}: {}",
+            count(cause.blocks.len(), "block"),
+            cause.reason
+        );
+        let blocks: Vec<String> = cause
+            .blocks
+            .iter()
+            .map(|one| format!("{} {}", one.name, one.block))
+            .collect();
+        text.push_str(&format!(
+            "  {} {}\n",
+            Paint::Yellow.on("!"),
+            printable(&what)
+        ));
         text.push_str(&format!("      {}\n", printable(&named(&blocks, detail))));
-        text.push_str(&format!("      {}\n", Paint::Dim.on(&printable(cause.help))));
+        text.push_str(&format!(
+            "      {}\n",
+            Paint::Dim.on(&printable(cause.help))
+        ));
     }
     text + &rest(causes.rest())
 }
@@ -29,5 +50,9 @@ pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> Stri
 /// `3 blocks of 2 nodes`: a node has one of each family.
 pub(super) fn how_many(misplaced: &[MisplacedDocument]) -> String {
     let nodes: BTreeSet<&str> = misplaced.iter().map(|one| one.name.as_str()).collect();
-    format!("{} of {}", count(misplaced.len(), "block"), count(nodes.len(), "node"))
+    format!(
+        "{} of {}",
+        count(misplaced.len(), "block"),
+        count(nodes.len(), "node")
+    )
 }

@@ -9,14 +9,21 @@ pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];
 
 /// `Pod pools: 2 objects to create, …`; empty where there is nothing of them.
 pub(super) fn headline(summary: &PodPoolSummary) -> String {
-    let PodPoolSummary { create, update, adopt, delete, unchanged } = summary;
+    let PodPoolSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        unchanged,
+    } = summary;
     if summary.changes_nothing() {
         return match unchanged {
             0 => String::new(),
             _ => format!("Pod pools: {} unchanged.", grouped_digits(unchanged)),
         };
     }
-    let [create, update, adopt, delete, unchanged] = [create, update, adopt, delete, unchanged].map(grouped_digits);
+    let [create, update, adopt, delete, unchanged] =
+        [create, update, adopt, delete, unchanged].map(grouped_digits);
     format!(
         "Pod pools: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete; {unchanged} unchanged."
     )
@@ -24,11 +31,18 @@ pub(super) fn headline(summary: &PodPoolSummary) -> String {
 
 /// The changes of `CiliumPodIPPool`s and `CiliumNodeConfig`s.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
-    let of_pools: Vec<&ChangeDocument> = changes.iter().filter(|c| KINDS.contains(&c.kind.as_str())).collect();
+    let of_pools: Vec<&ChangeDocument> = changes
+        .iter()
+        .filter(|c| KINDS.contains(&c.kind.as_str()))
+        .collect();
     if of_pools.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{} ({})\n", Paint::Bold.on("Pod pools"), count(of_pools.len(), "change"));
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("Pod pools"),
+        count(of_pools.len(), "change")
+    );
     let shown = &of_pools[..of_pools.len().min(limit(detail))];
     for change in shown {
         let (sign, paint) = match change.action.as_str() {

@@ -9,12 +9,18 @@ pub(super) const KIND: &str = "Port";
 
 /// The changes of what ports let out.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
-    let ports: Vec<&ChangeDocument> = changes.iter().filter(|change| change.kind == KIND).collect();
+    let ports: Vec<&ChangeDocument> = changes
+        .iter()
+        .filter(|change| change.kind == KIND)
+        .collect();
     if ports.is_empty() {
         return String::new();
     }
-    let mut text =
-        format!("\n{} ({})\n", Paint::Bold.on("Ports of VMs, allowed_address_pairs"), count(ports.len(), "change"));
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("Ports of VMs, allowed_address_pairs"),
+        count(ports.len(), "change")
+    );
     let shown = &ports[..ports.len().min(limit(detail))];
     for change in shown {
         let added = change.after.iter().map(|range| format!("+{range}"));

@@ -1,5 +1,6 @@
-//! Commands that CI systems read from a job's log, such as `::set-output` and `##vso[`. Finds where text would be one, and spells it so that
-//! it is none. Knows no stream: what is printed may reach a log through a terminal too.
+//! Commands that CI systems read from a job's log, such as `::set-output` and `##vso[`. Finds where
+//! text would be one, and spells it so that it is none. Knows no stream: what is printed may reach
+//! a log through a terminal too.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,7 +8,12 @@ use std::ops::Range;
 use super::text::{is_harmful, unicode_escape};
 
 /// Prefixes without `##`: Travis CI's folds and GitLab's sections.
-const SECTIONS: [&str; 4] = ["travis_fold:", "travis_time:", "section_start:", "section_end:"];
+const SECTIONS: [&str; 4] = [
+    "travis_fold:",
+    "travis_time:",
+    "section_start:",
+    "section_end:",
+];
 
 /// Buildkite's groups, at the start of a line.
 const GROUPS: [&str; 4] = ["---", "+++", "~~~", "^^^"];
@@ -23,7 +29,8 @@ enum Spelling {
     Reference,
 }
 
-/// Text for people, ready to be printed: no line of it is a command, and it has no control characters but colours, tabs and line feeds.
+/// Text for people, ready to be printed: no line of it is a command, and it has no control
+/// characters but colours, tabs and line feeds.
 pub fn log_text(text: &str) -> Cow<'_, str> {
     let safe = spelled(text, &commands(text), Spelling::Backslash);
     if !safe.contains(is_harmful) {
@@ -43,7 +50,8 @@ pub fn log_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(printed)
 }
 
-/// JSON text, or a part of it, that means the same and has no command. Lines of JSON never start with one.
+/// JSON text, or a part of it, that means the same and has no command. Lines of JSON never start
+/// with one.
 pub(super) fn json_without_commands(json: &str) -> Cow<'_, str> {
     spelled(json, &inner_commands(json), Spelling::Json)
 }
@@ -53,7 +61,8 @@ pub(super) fn xml_without_commands(xml: &str) -> Cow<'_, str> {
     spelled(xml, &commands(xml), Spelling::Reference)
 }
 
-/// Where a character reference breaks each command that may stand anywhere in a line; ASCII characters.
+/// Where a character reference breaks each command that may stand anywhere in a line; ASCII
+/// characters.
 pub(super) fn inner_commands(text: &str) -> Vec<usize> {
     let mut found = bracketed(text);
     // Rare, and quick to rule out.
@@ -88,8 +97,9 @@ fn commands(text: &str) -> Vec<usize> {
     found
 }
 
-/// `##[name …]` of GitHub, `##vso[…]` of Azure, `##teamcity[…]`: the last `#` of each. Some of their readers compare as people sort, and pass
-/// over characters without a weight of their own; so everything beyond ASCII is passed over here.
+/// `##[name …]` of GitHub, `##vso[…]` of Azure, `##teamcity[…]`: the last `#` of each. Some of
+/// their readers compare as people sort, and pass over characters without a weight of their own; so
+/// everything beyond ASCII is passed over here.
 fn bracketed(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let (mut last, mut hashes) = (0, 0);
@@ -108,9 +118,12 @@ fn bracketed(text: &str) -> Vec<usize> {
     found
 }
 
-/// `::name …::` of GitHub, after any white space, and the groups of Buildkite. An IPv6 address alone is neither.
+/// `::name …::` of GitHub, after any white space, and the groups of Buildkite. An IPv6 address
+/// alone is neither.
 fn line_command(line: &str) -> Option<usize> {
-    let mut shown = visible(line).filter(|(_, c)| c.is_ascii()).skip_while(|(_, c)| c.is_whitespace());
+    let mut shown = visible(line)
+        .filter(|(_, c)| c.is_ascii())
+        .skip_while(|(_, c)| c.is_whitespace());
     if let (Some((at, ':')), Some((_, ':'))) = (shown.next(), shown.next()) {
         let rest: Vec<char> = shown.map(|(_, c)| c).collect();
         return rest.windows(2).any(|pair| pair == [':', ':']).then_some(at);
@@ -155,7 +168,9 @@ fn spelled<'t>(text: &'t str, places: &[usize], spelling: Spelling) -> Cow<'t, s
         match spelling {
             Spelling::Backslash => safe.extend(["\\", c]),
             Spelling::Json => c.chars().for_each(|c| safe.push_str(&unicode_escape(c))),
-            Spelling::Reference => c.chars().for_each(|c| safe.push_str(&format!("&#{};", u32::from(c)))),
+            Spelling::Reference => c
+                .chars()
+                .for_each(|c| safe.push_str(&format!("&#{};", u32::from(c)))),
         }
     }
     safe.push_str(&text[done..]);
@@ -168,7 +183,8 @@ mod tests {
 
     use super::*;
 
-    /// Of its own making: the line as a CI system sees it, and without what such a system may pass over.
+    /// Of its own making: the line as a CI system sees it, and without what such a system may pass
+    /// over.
     fn is_command(line: &str) -> bool {
         let name = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_';
         let is_group = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\t', '\r']);
@@ -177,13 +193,17 @@ mod tests {
             let start = line.trim_start();
             start.starts_with("::") && start[2..].contains("::")
                 || line.char_indices().any(|(at, _)| {
-                    line[at..].strip_prefix("##").is_some_and(|rest| rest.trim_start_matches(name).starts_with('['))
+                    line[at..]
+                        .strip_prefix("##")
+                        .is_some_and(|rest| rest.trim_start_matches(name).starts_with('['))
                 })
         };
         is_other(line)
             || is_other(&plain)
             || SECTIONS.iter().any(|section| line.contains(section))
-            || GROUPS.iter().any(|group| line.strip_prefix(group).is_some_and(is_group))
+            || GROUPS
+                .iter()
+                .any(|group| line.strip_prefix(group).is_some_and(is_group))
     }
 
     /// As a stream prints it that is no terminal.
@@ -192,10 +212,34 @@ mod tests {
     }
 
     fn pieces() -> impl Strategy<Value = String> {
-        let markers =
-            ["#", "##", "[", "]", "vso[", "teamcity[", "set-output name=a", ":", "::", "\n", "\r\n", " ", "\t"];
-        let more =
-            ["---", "+++ ", "~~~", "^^^ ", "travis_fold", "section_start", "\\", "é", "\u{fe0f}", "\u{34f}", "a"];
+        let markers = [
+            "#",
+            "##",
+            "[",
+            "]",
+            "vso[",
+            "teamcity[",
+            "set-output name=a",
+            ":",
+            "::",
+            "\n",
+            "\r\n",
+            " ",
+            "\t",
+        ];
+        let more = [
+            "---",
+            "+++ ",
+            "~~~",
+            "^^^ ",
+            "travis_fold",
+            "section_start",
+            "\\",
+            "é",
+            "\u{fe0f}",
+            "\u{34f}",
+            "a",
+        ];
         let colours = ["\u{1b}[31m", "\u{1b}[0m", "\u{1b}[2K", "\u{1b}]0;", "\u{7}"];
         let all: Vec<&str> = [&markers[..], &more, &colours].concat();
         prop::collection::vec(prop::sample::select(all), 0..16).prop_map(|pieces| pieces.concat())
@@ -234,14 +278,31 @@ mod tests {
 
     #[test]
     fn commands_are_broken_and_stay_readable() {
-        assert_eq!(log_text("a ##[set-output name=x]y"), "a #\\#[set-output name=x]y");
-        assert_eq!(log_text("a\n  ::set-output name=x::y"), "a\n  \\::set-output name=x::y");
+        assert_eq!(
+            log_text("a ##[set-output name=x]y"),
+            "a #\\#[set-output name=x]y"
+        );
+        assert_eq!(
+            log_text("a\n  ::set-output name=x::y"),
+            "a\n  \\::set-output name=x::y"
+        );
         assert_eq!(log_text("--- x\n---x"), "\\--- x\n---x");
-        assert_eq!(log_text("#\u{1b}[1m#\u{1b}[0mvso[x]"), "#\u{1b}[1m\\#\u{1b}[0mvso[x]");
-        for text in
-            ["::1/128\n::/0", "fd00:: and fd01::", "## a heading [x]", "### Plan", "│ ::1", "\u{1b}[31mred\u{1b}[0m"]
-        {
-            assert!(matches!(log_text(text), Cow::Borrowed(_)) || log_text(text) == text, "{text}");
+        assert_eq!(
+            log_text("#\u{1b}[1m#\u{1b}[0mvso[x]"),
+            "#\u{1b}[1m\\#\u{1b}[0mvso[x]"
+        );
+        for text in [
+            "::1/128\n::/0",
+            "fd00:: and fd01::",
+            "## a heading [x]",
+            "### Plan",
+            "│ ::1",
+            "\u{1b}[31mred\u{1b}[0m",
+        ] {
+            assert!(
+                matches!(log_text(text), Cow::Borrowed(_)) || log_text(text) == text,
+                "{text}"
+            );
         }
     }
 }

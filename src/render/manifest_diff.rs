@@ -12,14 +12,19 @@ const CONTEXT: usize = 3;
 
 /// The lines of the diff, without its file names; none for what has no manifest.
 pub(super) fn manifest_diff(change: &ChangeDocument) -> Vec<String> {
-    let (EditDocument::AddressPool(after), Some(EditDocument::AddressPool(before))) = (&change.edit, &change.undo)
+    let (EditDocument::AddressPool(after), Some(EditDocument::AddressPool(before))) =
+        (&change.edit, &change.undo)
     else {
         return Vec::new();
     };
     let (before, after) = (yaml(before.as_ref()), yaml(after.as_ref()));
     let diff = TextDiff::from_lines(&before, &after);
     let unified = diff.unified_diff().context_radius(CONTEXT).to_string();
-    unified.lines().filter(|line| !line.starts_with("\\ No newline")).map(str::to_owned).collect()
+    unified
+        .lines()
+        .filter(|line| !line.starts_with("\\ No newline"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[derive(Serialize)]
@@ -31,14 +36,25 @@ struct Written {
 
 /// As a person would write it; empty where there is nothing.
 fn yaml(manifest: Option<&AddressPoolManifest>) -> String {
-    let Some(AddressPoolManifest { labels, annotations, spec }) = manifest else { return String::new() };
+    let Some(AddressPoolManifest {
+        labels,
+        annotations,
+        spec,
+    }) = manifest
+    else {
+        return String::new();
+    };
     let mut metadata = Value::Null;
     for (key, values) in [("labels", labels), ("annotations", annotations)] {
         if !values.is_empty() {
             metadata[key] = json!(values);
         }
     }
-    serde_yaml::to_string(&Written { metadata, spec: json!(spec) }).unwrap_or_default()
+    serde_yaml::to_string(&Written {
+        metadata,
+        spec: json!(spec),
+    })
+    .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -48,9 +64,19 @@ mod tests {
     use crate::plan::GuardDocument;
 
     fn manifest(cidr: &str) -> AddressPoolManifest {
-        let block = AddressBlock { cidr: Some(cidr.to_owned()), ..AddressBlock::default() };
-        let spec = AddressPoolSpec { blocks: vec![block], disabled: true, ..AddressPoolSpec::default() };
-        AddressPoolManifest { spec, ..AddressPoolManifest::default() }
+        let block = AddressBlock {
+            cidr: Some(cidr.to_owned()),
+            ..AddressBlock::default()
+        };
+        let spec = AddressPoolSpec {
+            blocks: vec![block],
+            disabled: true,
+            ..AddressPoolSpec::default()
+        };
+        AddressPoolManifest {
+            spec,
+            ..AddressPoolManifest::default()
+        }
     }
 
     #[test]
@@ -67,12 +93,21 @@ mod tests {
             hazard: String::new(),
             edit: EditDocument::AddressPool(Some(manifest("10.0.0.0/25"))),
             undo: Some(EditDocument::AddressPool(Some(manifest("10.0.0.0/24")))),
-            guard: GuardDocument { uid: String::new(), resource_version: String::new() },
+            guard: GuardDocument {
+                uid: String::new(),
+                resource_version: String::new(),
+            },
             origin: None,
         };
         let diff = manifest_diff(&change);
-        assert!(diff.contains(&"-  - cidr: 10.0.0.0/24".to_owned()), "{diff:#?}");
-        assert!(diff.contains(&"+  - cidr: 10.0.0.0/25".to_owned()), "{diff:#?}");
+        assert!(
+            diff.contains(&"-  - cidr: 10.0.0.0/24".to_owned()),
+            "{diff:#?}"
+        );
+        assert!(
+            diff.contains(&"+  - cidr: 10.0.0.0/25".to_owned()),
+            "{diff:#?}"
+        );
         assert!(diff.contains(&"   disabled: true".to_owned()), "{diff:#?}");
     }
 }

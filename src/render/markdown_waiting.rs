@@ -13,10 +13,18 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
     let mut rows: Vec<[Markup; 3]> = Vec::new();
     for cause in &causes.shown {
         for (reason, entries) in cause.reasons.iter().take(limit(detail)) {
-            let names = named(entries.iter().map(|entry| code(&blocked_name(entry))), detail);
+            let names = named(
+                entries.iter().map(|entry| code(&blocked_name(entry))),
+                detail,
+            );
             rows.push([names, prose(reason), prose(cause.unblock)]);
         }
-        let further: usize = cause.reasons.iter().skip(limit(detail)).map(|(_, entries)| entries.len()).sum();
+        let further: usize = cause
+            .reasons
+            .iter()
+            .skip(limit(detail))
+            .map(|(_, entries)| entries.len())
+            .sum();
         if further > 0 {
             rows.push([
                 prose(&format!("… and {} more", grouped_digits(further))),
@@ -25,7 +33,11 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
             ]);
         }
     }
-    rows.extend(causes.rest().map(|rest| [prose(&format!("… and {rest}")), prose(""), prose("")]));
+    rows.extend(
+        causes
+            .rest()
+            .map(|rest| [prose(&format!("… and {rest}")), prose(""), prose("")]),
+    );
     let title = Phrase::new(&format!("blocked, {}", count(blocked.len(), "object")));
     page.table(title, ["object", "why", "way out"], &rows);
 }
@@ -33,12 +45,27 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
 pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], detail: Detail) {
     let causes = causes::misplaced(misplaced, detail);
     let row = |cause: &causes::MisplacedCause<'_>| {
-        let blocks = cause.blocks.iter().map(|one| code(&format!("{} {}", one.name, one.block)));
+        let blocks = cause
+            .blocks
+            .iter()
+            .map(|one| code(&format!("{} {}", one.name, one.block)));
         let how_many = prose(&count(cause.blocks.len(), "block"));
-        [code(cause.pool.unwrap_or_default()), prose(cause.reason), how_many, named(blocks, detail)]
+        [
+            code(cause.pool.unwrap_or_default()),
+            prose(cause.reason),
+            how_many,
+            named(blocks, detail),
+        ]
     };
     let mut rows: Vec<[Markup; 4]> = causes.shown.iter().map(row).collect();
-    rows.extend(causes.rest().map(|rest| [prose(&format!("… and {rest}")), prose(""), prose(""), prose("")]));
+    rows.extend(causes.rest().map(|rest| {
+        [
+            prose(&format!("… and {rest}")),
+            prose(""),
+            prose(""),
+            prose(""),
+        ]
+    }));
     let title = Phrase::new(&format!("misplaced, {}", how_many(misplaced)));
     page.table(title, ["pool", "why", "how many", "nodes"], &rows);
 }
@@ -46,7 +73,13 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
 pub(super) fn drift(page: &mut Page<'_>, drift: &[DriftDocument], detail: Detail) {
     let row = |d: &DriftDocument| {
         let author = d.manager.as_deref().unwrap_or_default();
-        [code(&short_name(&d.kind, &d.name)), code(&d.field), code(&d.seen), code(&d.expected), code(author)]
+        [
+            code(&short_name(&d.kind, &d.name)),
+            code(&d.field),
+            code(&d.seen),
+            code(&d.expected),
+            code(author),
+        ]
     };
     let mut rows: Vec<[Markup; 5]> = drift.iter().take(limit(detail)).map(row).collect();
     let further = drift.len().saturating_sub(limit(detail));
@@ -55,7 +88,11 @@ pub(super) fn drift(page: &mut Page<'_>, drift: &[DriftDocument], detail: Detail
         rows.push([more, prose(""), prose(""), prose(""), prose("")]);
     }
     let title = Phrase::new(&format!("drift, {}", count(drift.len(), "field")));
-    page.table(title, ["object", "field", "shows", "expected", "written by"], &rows);
+    page.table(
+        title,
+        ["object", "field", "shows", "expected", "written by"],
+        &rows,
+    );
 }
 
 /// The first few, each of which can be copied alone, and how many more there are.

@@ -1,7 +1,9 @@
-//! Text of others as Markdown of Git hosts: shown as it is, and never a link, a mention, a reference or markup.
+//! Text of others as Markdown of Git hosts: shown as it is, and never a link, a mention, a
+//! reference or markup.
 //!
-//! GitHub, GitLab and Gitea look for mentions and references in the text of the rendered page, so escapes do not stop them. All of them leave
-//! code alone. So plain words stay text, and everything else goes into code spans, from which addresses and names can be copied as they are.
+//! GitHub, GitLab and Gitea look for mentions and references in the text of the rendered page, so
+//! escapes do not stop them. All of them leave code alone. So plain words stay text, and everything
+//! else goes into code spans, from which addresses and names can be copied as they are.
 
 use std::fmt;
 use std::mem::take;
@@ -52,7 +54,8 @@ pub(super) fn list(texts: &[String]) -> Markup {
     Markup::joined(texts.iter().map(|text| prose(text)), "; ")
 }
 
-/// Words of ours with values in them. Each value is marked where it is put in, so that nothing in it ends it.
+/// Words of ours with values in them. Each value is marked where it is put in, so that nothing in
+/// it ends it.
 #[derive(Default)]
 pub(super) struct Phrase(Pieces);
 
@@ -103,7 +106,11 @@ impl Pieces {
             let end = if opens { end_of_code(marked) } else { None };
             let inside = end.map_or("`", |end| &marked[1..end]);
             // Nothing between them, so they are text. They keep the words around them apart.
-            pieces.code(if inside.trim().is_empty() { "``" } else { inside });
+            pieces.code(if inside.trim().is_empty() {
+                "``"
+            } else {
+                inside
+            });
             rest = &marked[end.map_or(1, |end| end + 1)..];
         }
         pieces.prose(rest);
@@ -118,7 +125,8 @@ impl Pieces {
         }
     }
 
-    /// White space becomes a single space, as a page shows it; none is left at the ends, where it would not be shown.
+    /// White space becomes a single space, as a page shows it; none is left at the ends, where it
+    /// would not be shown.
     fn code(&mut self, code: &str) {
         let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.0.last_mut() {
@@ -131,7 +139,9 @@ impl Pieces {
     fn prose(&mut self, text: &str) {
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
-            let end = rest.find(|d: char| d.is_whitespace() != c.is_whitespace()).unwrap_or(rest.len());
+            let end = rest
+                .find(|d: char| d.is_whitespace() != c.is_whitespace())
+                .unwrap_or(rest.len());
             let (token, tail) = rest.split_at(end);
             if c.is_whitespace() {
                 self.words(" ")
@@ -151,7 +161,10 @@ impl Pieces {
         let (before, core) = token.split_at(token.len() - core.len());
         let end = core.trim_end_matches(['.', ',', ';', ')', '"', '\'', '?', '…']);
         // The colon of a sentence; two are the end of an address.
-        let end = end.strip_suffix(':').filter(|end| !end.ends_with(':')).unwrap_or(end);
+        let end = end
+            .strip_suffix(':')
+            .filter(|end| !end.ends_with(':'))
+            .unwrap_or(end);
         let (core, after) = core.split_at(end.len());
         self.words(before);
         if is_plain(core) {
@@ -184,14 +197,18 @@ fn is_before_code(c: char) -> bool {
     c.is_whitespace() || "(\"'[/".contains(c)
 }
 
-/// Where the backtick stands that ends the code which the first one begins: the next one with the end of a word behind it. Others
-/// belong to the name or the value inside.
+/// Where the backtick stands that ends the code which the first one begins: the next one with the
+/// end of a word behind it. Others belong to the name or the value inside.
 fn end_of_code(marked: &str) -> Option<usize> {
     let ends = |at: &usize| {
         let behind = marked[at + 1..].chars().next();
         behind.is_none_or(|c| c.is_whitespace() || ".,;:)]'\"?!/…".contains(c))
     };
-    marked.match_indices('`').map(|(at, _)| at).skip(1).find(ends)
+    marked
+        .match_indices('`')
+        .map(|(at, _)| at)
+        .skip(1)
+        .find(ends)
 }
 
 /// Signs that stand alone in our sentences.
@@ -203,9 +220,11 @@ fn is_sign(token: &str) -> bool {
 fn is_plain(core: &str) -> bool {
     // From seven digits on, it may be the id of a commit.
     let is_id = |part: &str| part.len() >= 7 && part.chars().all(|c| c.is_ascii_hexdigit());
-    let is_word = |part: &str| !part.is_empty() && part.chars().all(char::is_alphabetic) && !is_id(part);
+    let is_word =
+        |part: &str| !part.is_empty() && part.chars().all(char::is_alphabetic) && !is_id(part);
     let is_short = |part: &str| part.len() <= 6 && part.chars().all(|c| c.is_ascii_alphanumeric());
-    let is_number = |part: &str| (1..=3).contains(&part.len()) && part.chars().all(|c| c.is_ascii_digit());
+    let is_number =
+        |part: &str| (1..=3).contains(&part.len()) && part.chars().all(|c| c.is_ascii_digit());
     let is_lowercase = !core.contains(char::is_uppercase);
     is_short(core)
         || core.split(['\'', '’']).all(is_word)
@@ -213,8 +232,9 @@ fn is_plain(core: &str) -> bool {
         || is_lowercase && core.split('-').all(is_word)
 }
 
-/// The text in code spans, with a character reference between them for each character that cannot be in one: backticks would end it, pipes
-/// would end the table's cell, and some would make it a command of a CI system.
+/// The text in code spans, with a character reference between them for each character that cannot
+/// be in one: backticks would end it, pipes would end the table's cell, and some would make it a
+/// command of a CI system.
 fn code_with(text: &str, span: impl Fn(&str) -> String) -> String {
     let commands = inner_commands(text);
     let (mut markup, mut inside) = (String::new(), String::new());
@@ -236,11 +256,19 @@ fn padded(text: &str, span: impl Fn(&str) -> String) -> String {
         return text.to_owned();
     }
     let space = |is_there: bool| if is_there { " " } else { "" };
-    format!("{}{}{}", space(text.starts_with(' ')), span(inner), space(text.ends_with(' ')))
+    format!(
+        "{}{}{}",
+        space(text.starts_with(' ')),
+        span(inner),
+        space(text.ends_with(' '))
+    )
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -251,8 +279,14 @@ mod tests {
     fn a_value_with_backticks_stays_whole_in_a_sentence() {
         for (text, markdown) in [
             ("pool `a` and `b`.", "pool `a` and `b`."),
-            ("pool `a`b@c|d` is full", "pool `a`&#96;`b@c`&#124;`d` is full"),
-            ("written by `o`hara`, and (`x`)", "written by `o`&#96;`hara`, and (`x`)"),
+            (
+                "pool `a`b@c|d` is full",
+                "pool `a`&#96;`b@c`&#124;`d` is full",
+            ),
+            (
+                "written by `o`hara`, and (`x`)",
+                "written by `o`&#96;`hara`, and (`x`)",
+            ),
             ("a`b", "a&#96;b"),
             ("`` alone", "&#96;&#96; alone"),
         ] {
@@ -263,7 +297,13 @@ mod tests {
     #[test]
     fn a_value_stays_whole_in_a_phrase() {
         let title = Phrase::new("pool ").value("a`b@c|d").words(", 2 changes");
-        assert_eq!(title.markdown().as_str(), "pool `a`&#96;`b@c`&#124;`d`, 2 changes");
-        assert_eq!(title.html(), "pool <code>a</code>&#96;<code>b@c</code>&#124;<code>d</code>, 2 changes");
+        assert_eq!(
+            title.markdown().as_str(),
+            "pool `a`&#96;`b@c`&#124;`d`, 2 changes"
+        );
+        assert_eq!(
+            title.html(),
+            "pool <code>a</code>&#96;<code>b@c</code>&#124;<code>d</code>, 2 changes"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What people and programs read: the plan, tables and diagnostics as text. Gives text, prints nothing, decides nothing.
+//! What people and programs read: the plan, tables and diagnostics as text. Gives text, prints
+//! nothing, decides nothing.
 
 mod causes;
 mod diagnostic;

@@ -28,7 +28,13 @@ mod tests {
 
     #[test]
     fn as_kubectl_does() {
-        let rows = [["a".to_owned(), "10.0.0.0/24".to_owned()], ["worker-1".to_owned(), "-".to_owned()]];
-        assert_eq!(table(["NODE", "CIDR"], &rows), "NODE       CIDR\na          10.0.0.0/24\nworker-1   -\n");
+        let rows = [
+            ["a".to_owned(), "10.0.0.0/24".to_owned()],
+            ["worker-1".to_owned(), "-".to_owned()],
+        ];
+        assert_eq!(
+            table(["NODE", "CIDR"], &rows),
+            "NODE       CIDR\na          10.0.0.0/24\nworker-1   -\n"
+        );
     }
 }

@@ -34,8 +34,9 @@ impl Paint {
     }
 }
 
-/// Control characters, and invisible ones that change the direction or the look of what follows: Unicode's Default_Ignorable_Code_Point
-/// among them, which some programs pass over when they compare.
+/// Control characters, and invisible ones that change the direction or the look of what follows:
+/// Unicode's Default_Ignorable_Code_Point among them, which some programs pass over when they
+/// compare.
 pub(super) fn is_harmful(c: char) -> bool {
     let invisible = matches!(
         c,
@@ -49,17 +50,26 @@ pub(super) fn is_harmful(c: char) -> bool {
 
 /// `\u0041`, as JSON has it.
 pub(super) fn unicode_escape(c: char) -> String {
-    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    c.encode_utf16(&mut [0; 2])
+        .iter()
+        .map(|unit| format!("\\u{unit:04x}"))
+        .collect()
 }
 
-/// JSON text with what is harmful spelled out, which means the same: outside of its strings there is none of it. No part of it is a command
-/// of a CI system.
+/// JSON text with what is harmful spelled out, which means the same: outside of its strings there
+/// is none of it. No part of it is a command of a CI system.
 pub fn harmless_json(json: &str) -> Cow<'_, str> {
     let json = json_without_commands(json);
     if !json.contains(is_harmful) {
         return json;
     }
-    let spell = |c: char| if is_harmful(c) { unicode_escape(c) } else { c.to_string() };
+    let spell = |c: char| {
+        if is_harmful(c) {
+            unicode_escape(c)
+        } else {
+            c.to_string()
+        }
+    };
     Cow::Owned(json.chars().map(spell).collect())
 }
 
@@ -69,13 +79,29 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(
-        text.chars().map(|c| if is_harmful(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect(),
+        text.chars()
+            .map(|c| {
+                if is_harmful(c) {
+                    c.escape_unicode().to_string()
+                } else {
+                    c.to_string()
+                }
+            })
+            .collect(),
     )
 }
 
 /// The same, byte for byte as long, so that places in the text stay right.
 pub(super) fn masked(text: &str) -> String {
-    text.chars().map(|c| if is_harmful(c) { "?".repeat(c.len_utf8()) } else { c.to_string() }).collect()
+    text.chars()
+        .map(|c| {
+            if is_harmful(c) {
+                "?".repeat(c.len_utf8())
+            } else {
+                c.to_string()
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -87,7 +113,10 @@ mod tests {
         let value = serde_json::json!({"a": "x\u{202e}y\u{e0041}\u{1b}ä"});
         let json = value.to_string();
         assert!(!harmless_json(&json).contains(is_harmful));
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&harmless_json(&json)).unwrap(), value);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&harmless_json(&json)).unwrap(),
+            value
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Findings as JSON: so many of each rule, with the line of text that each is about, and the exact number of the others.
+//! Findings as JSON: so many of each rule, with the line of text that each is about, and the exact
+//! number of the others.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,10 @@ impl Counted for FindingGroup<'_> {
 }
 
 /// The first ones of each severity and rule, and the numbers of the others.
-pub(super) fn first<T: Counted>(all: impl IntoIterator<Item = T>, most: usize) -> (Vec<T>, Vec<OmittedDocument>) {
+pub(super) fn first<T: Counted>(
+    all: impl IntoIterator<Item = T>,
+    most: usize,
+) -> (Vec<T>, Vec<OmittedDocument>) {
     let (mut entries, mut omitted) = (BTreeMap::new(), BTreeMap::new());
     let mut is_shown = |one: &T| {
         let of_rule: &mut usize = entries.entry(one.rule()).or_default();
@@ -83,27 +87,47 @@ pub(super) fn first<T: Counted>(all: impl IntoIterator<Item = T>, most: usize) -
     (shown, omitted.into_iter().map(document).collect())
 }
 
-/// Findings as JSON, one entry for each cause; in short form a hundred entries of each rule, and the first few objects of each.
-pub fn finding_documents(findings: &[Finding], documents: &Documents, detail: Detail) -> FindingDocuments {
-    let (shown, omitted) = first(grouped(findings), if detail == Detail::Full { usize::MAX } else { IN_REPORT });
+/// Findings as JSON, one entry for each cause; in short form a hundred entries of each rule, and
+/// the first few objects of each.
+pub fn finding_documents(
+    findings: &[Finding],
+    documents: &Documents,
+    detail: Detail,
+) -> FindingDocuments {
+    let (shown, omitted) = first(
+        grouped(findings),
+        if detail == Detail::Full {
+            usize::MAX
+        } else {
+            IN_REPORT
+        },
+    );
     let mut sources = Sources::new(documents);
     let mut document = |group: &FindingGroup<'_>| {
         let mut document = FindingDocument::from(group);
         if detail == Detail::Short {
             document = document.cut();
         }
-        for text in [&mut document.message, &mut document.help].into_iter().chain(&mut document.further_messages) {
+        for text in [&mut document.message, &mut document.help]
+            .into_iter()
+            .chain(&mut document.further_messages)
+        {
             *text = sentence(text).into_owned();
         }
-        if let (Some(place), Some(origin)) = (document.origin.as_mut(), group.first.origin.as_ref()) {
+        if let (Some(place), Some(origin)) = (document.origin.as_mut(), group.first.origin.as_ref())
+        {
             place.snippet = sources.line(origin);
         }
         document
     };
-    FindingDocuments { findings: shown.iter().map(&mut document).collect(), omitted }
+    FindingDocuments {
+        findings: shown.iter().map(&mut document).collect(),
+        omitted,
+    }
 }
 
-/// Findings as a part of a line of news: their rules, the first few of each, and how many there are.
+/// Findings as a part of a line of news: their rules, the first few of each, and how many there
+/// are.
 pub fn findings_in_news(findings: &[Finding]) -> Value {
     let (shown, omitted) = first(findings, IN_NEWS);
     let mut rules: Vec<&str> = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-/// How long the server asks to wait, from `now` on: zero for a date that has passed, `None` for what cannot be read.
+/// How long the server asks to wait, from `now` on: zero for a date that has passed, `None` for
+/// what cannot be read.
 #[must_use]
 pub fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
     let text = str::from_utf8(value).ok()?.trim();

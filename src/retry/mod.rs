@@ -1,6 +1,7 @@
 //! How long to wait before something that failed is tried again, for the whole program.
 //!
-//! Must never know what is tried. It never sleeps and reads no clock: time and randomness are arguments.
+//! Must never know what is tried. It never sleeps and reads no clock: time and randomness are
+//! arguments.
 
 mod header;
 
@@ -11,8 +12,8 @@ use fastrand::Rng;
 
 pub use header::retry_after;
 
-/// The unit of `Retry-After`. A server that asks for less asks for nothing: the own pauses apply, so that `Retry-After: 0` cannot make a
-/// client send without end.
+/// The unit of `Retry-After`. A server that asks for less asks for nothing: the own pauses apply,
+/// so that `Retry-After: 0` cannot make a client send without end.
 const LEAST_ASKED: Duration = Duration::from_secs(1);
 
 /// Bounds of the pauses between attempts. Each pause lies in `floor..=cap`.
@@ -24,25 +25,46 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses that begin at `floor` and about double up to `longest`. A server cannot ask for more than `longest` either.
+    /// Pauses that begin at `floor` and about double up to `longest`. A server cannot ask for more
+    /// than `longest` either.
     #[must_use]
     pub const fn new(floor: Duration, longest: Duration) -> Backoff {
-        let longest = if longest.as_nanos() < floor.as_nanos() { floor } else { longest };
-        Backoff { floor, longest, cap: longest }
+        let longest = if longest.as_nanos() < floor.as_nanos() {
+            floor
+        } else {
+            longest
+        };
+        Backoff {
+            floor,
+            longest,
+            cap: longest,
+        }
     }
 
     /// The same, but a server may ask for pauses of up to `cap`.
     #[must_use]
     pub const fn obeying(self, cap: Duration) -> Backoff {
         let Backoff { floor, longest, .. } = self;
-        let cap = if cap.as_nanos() < longest.as_nanos() { longest } else { cap };
-        Backoff { floor, longest, cap }
+        let cap = if cap.as_nanos() < longest.as_nanos() {
+            longest
+        } else {
+            cap
+        };
+        Backoff {
+            floor,
+            longest,
+            cap,
+        }
     }
 
     /// A first attempt has failed, or will.
     #[must_use]
     pub fn retry(self, mut rng: Rng) -> Retry {
-        Retry { backoff: self, growth: self.growth(rng.u64(..)), rng }
+        Retry {
+            backoff: self,
+            growth: self.growth(rng.u64(..)),
+            rng,
+        }
     }
 
     /// The jitter is up to the pause itself, so half of the longest one still leaves room for it.
@@ -57,7 +79,8 @@ impl Backoff {
     }
 }
 
-/// A period that differs by up to a quarter, so that programs that were started together do not stay together.
+/// A period that differs by up to a quarter, so that programs that were started together do not
+/// stay together.
 #[must_use]
 pub fn spread(about: Duration, rng: &mut Rng) -> Duration {
     (about - about / 4).saturating_add((about / 2).mul_f64(rng.f64()))
@@ -77,8 +100,9 @@ impl Retry {
         self.pause_asked(None)
     }
 
-    /// The next pause, `None` when patience ends. `asked` is what the server asks for, `left` is what is left of patience. The last pause is
-    /// cut to what is left, so sums of pauses never exceed patience.
+    /// The next pause, `None` when patience ends. `asked` is what the server asks for, `left` is
+    /// what is left of patience. The last pause is cut to what is left, so sums of pauses never
+    /// exceed patience.
     pub fn pause_within(&mut self, left: Duration, asked: Option<Duration>) -> Option<Duration> {
         (!left.is_zero() && left >= self.backoff.floor).then(|| self.pause_asked(asked).min(left))
     }
@@ -89,7 +113,11 @@ impl Retry {
     }
 
     fn pause_asked(&mut self, asked: Option<Duration>) -> Duration {
-        let Backoff { floor, longest, cap } = self.backoff;
+        let Backoff {
+            floor,
+            longest,
+            cap,
+        } = self.backoff;
         // Attempts count even where the server names the pause.
         let own = self.growth.next().unwrap_or(longest).clamp(floor, longest);
         match asked.filter(|asked| *asked >= LEAST_ASKED) {
@@ -97,7 +125,9 @@ impl Retry {
             // Never sooner than asked, and not all clients at the same moment.
             Some(asked) => {
                 let asked = asked.min(cap);
-                asked.saturating_add(asked.mul_f64(self.rng.f64() / 2.0)).clamp(floor, cap)
+                asked
+                    .saturating_add(asked.mul_f64(self.rng.f64() / 2.0))
+                    .clamp(floor, cap)
             }
         }
     }
@@ -112,7 +142,13 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn durations() -> impl Strategy<Value = Duration> {
-        let edges = [Duration::ZERO, Duration::from_nanos(1), SECOND, Duration::from_secs(u64::MAX), Duration::MAX];
+        let edges = [
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            SECOND,
+            Duration::from_secs(u64::MAX),
+            Duration::MAX,
+        ];
         prop_oneof![
             any::<u64>().prop_map(Duration::from_secs),
             any::<u64>().prop_map(Duration::from_nanos),
@@ -138,7 +174,8 @@ mod tests {
         ]
     }
 
-    /// How many pauses there can be at most: all but the last grow to at least a second, unless the bounds keep them below that.
+    /// How many pauses there can be at most: all but the last grow to at least a second, unless the
+    /// bounds keep them below that.
     fn most_pauses(patience: Duration, floor: Duration, longest: Duration) -> u128 {
         let (mut pauses, mut spent) = (1, Duration::ZERO);
         let mut least = floor;
@@ -204,12 +241,16 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mut retry = Backoff::new(Duration::from_millis(100), 10 * SECOND).retry(fastrand::Rng::with_seed(1));
+        let mut retry = Backoff::new(Duration::from_millis(100), 10 * SECOND)
+            .retry(fastrand::Rng::with_seed(1));
         let mut least = Duration::from_millis(100);
         for _ in 0..100 {
             let pause = retry.pause();
             // The arithmetic of backon has 24 bits.
-            assert!(pause >= least.mul_f64(0.9999) && pause <= 10 * SECOND, "{pause:?} after {least:?}");
+            assert!(
+                pause >= least.mul_f64(0.9999) && pause <= 10 * SECOND,
+                "{pause:?} after {least:?}"
+            );
             least = (least * 2).min(5 * SECOND);
         }
         retry.reset();
@@ -229,7 +270,9 @@ mod tests {
     fn equal_seeds_give_equal_pauses() {
         let pauses = |seed| {
             let mut retry = Backoff::new(SECOND, 60 * SECOND).retry(fastrand::Rng::with_seed(seed));
-            (0..9).map(|n| retry.pause_asked((n % 2 == 0).then_some(2 * SECOND))).collect::<Vec<_>>()
+            (0..9)
+                .map(|n| retry.pause_asked((n % 2 == 0).then_some(2 * SECOND)))
+                .collect::<Vec<_>>()
         };
         assert_eq!(pauses(7), pauses(7));
         assert_ne!(pauses(7), pauses(8));

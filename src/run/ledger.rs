@@ -1,4 +1,5 @@
-//! Keeps the claims of one round: replaces them before the writes of a batch, and drops those that the writes have settled.
+//! Keeps the claims of one round: replaces them before the writes of a batch, and drops those that
+//! the writes have settled.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,13 @@ use crate::claims::{Claims, Conflict, MOST_BYTES};
 use crate::cluster::{Cluster, ClusterError, Listener, Moment, Write, WriteError};
 use crate::model::NodeName;
 use crate::net::Block;
-use crate::observed::{KeptClaims, OWN_NAMESPACE, ObjectVersion, Observed, ObservedKind, ReadError, Reader};
+use crate::observed::{
+    KeptClaims, OWN_NAMESPACE, ObjectVersion, Observed, ObservedKind, ReadError, Reader,
+};
 use crate::plan::{Change, NodeChange, claim_changes, settle_applied};
 
-/// The claims as they were when the cluster was observed, and as this round changed them since. That nobody else did is what the
-/// version says: every replacement fails otherwise.
+/// The claims as they were when the cluster was observed, and as this round changed them since.
+/// That nobody else did is what the version says: every replacement fails otherwise.
 pub(super) struct Ledger<'l, C> {
     cluster: &'l C,
     rest: SignedDuration,
@@ -35,7 +38,8 @@ pub(super) struct Room {
     pub(super) conflicts: BTreeMap<usize, Conflict>,
 }
 
-/// Quarantines blocks for their nodes, whatever else is claimed: a cluster that went back in time does not show them, and they are in use.
+/// Quarantines blocks for their nodes, whatever else is claimed: a cluster that went back in time
+/// does not show them, and they are in use.
 ///
 /// # Errors
 /// The claims cannot be read or replaced.
@@ -46,13 +50,32 @@ pub(super) async fn quarantine_forgotten<C: Cluster>(
 ) -> Result<(), ClusterError> {
     let mut reader = Reader::default();
     let mut listener = Objects(&mut reader);
-    cluster.list(ObservedKind::Claims, OWN_NAMESPACE, &Moment::Latest, &mut listener).await?;
-    let KeptClaims { mut claims, version } = reader.finish(cluster.now()).claims;
+    cluster
+        .list(
+            ObservedKind::Claims,
+            OWN_NAMESPACE,
+            &Moment::Latest,
+            &mut listener,
+        )
+        .await?;
+    let KeptClaims {
+        mut claims,
+        version,
+    } = reader.finish(cluster.now()).claims;
     for (block, node) in forgotten {
-        claims.rest(*block, node, cluster.now(), loaded.desired.policy.quarantine);
+        claims.rest(
+            *block,
+            node,
+            cluster.now(),
+            loaded.desired.policy.quarantine,
+        );
     }
     let write = Write::claims(&claims, loaded.revision.as_deref(), version.as_ref());
-    cluster.write(&write).await.map(drop).map_err(ClusterError::Claims)
+    cluster
+        .write(&write)
+        .await
+        .map(drop)
+        .map_err(ClusterError::Claims)
 }
 
 /// Reads claims.
@@ -67,17 +90,29 @@ impl Listener for Objects<'_> {
 impl<'l, C: Cluster> Ledger<'l, C> {
     pub(super) fn new(cluster: &'l C, observed: &Observed, loaded: &'l Loaded) -> Ledger<'l, C> {
         let (rest, revision) = (loaded.desired.policy.quarantine, loaded.revision.as_deref());
-        let (kept, version) = (observed.claims.claims.clone(), observed.claims.version.clone());
-        Ledger { cluster, rest, revision, kept, claims: observed.claims_in_force(rest), version }
+        let (kept, version) = (
+            observed.claims.claims.clone(),
+            observed.claims.version.clone(),
+        );
+        Ledger {
+            cluster,
+            rest,
+            revision,
+            kept,
+            claims: observed.claims_in_force(rest),
+            version,
+        }
     }
 
-    /// Claims the blocks of as many of these changes as the object has room for, from the first on. None is too few to write for.
+    /// Claims the blocks of as many of these changes as the object has room for, from the first on.
+    /// None is too few to write for.
     pub(super) async fn claim(&mut self, changes: &[Change]) -> Result<Room, WriteError> {
         let now = self.cluster.now();
         let before = self.claims.to_json().len();
         let mut count = changes.len();
         loop {
-            let (claims, conflicts) = claim_changes(&self.claims, &changes[..count], now, self.rest);
+            let (claims, conflicts) =
+                claim_changes(&self.claims, &changes[..count], now, self.rest);
             let size = claims.to_json().len();
             if size <= MOST_BYTES.max(before) {
                 self.replace(claims).await?;
@@ -94,22 +129,28 @@ impl<'l, C: Cluster> Ledger<'l, C> {
 
     /// Why there is no room, though nothing is being written.
     pub(super) fn full(&self) -> ClusterError {
-        ClusterError::ClaimsFull { resting: self.claims.resting.len(), claimed: self.claims.in_flight.len() }
+        ClusterError::ClaimsFull {
+            resting: self.claims.resting.len(),
+            claimed: self.claims.in_flight.len(),
+        }
     }
 
-    /// Changes that were applied need no claim any more; the cluster learns of it with the next replacement.
+    /// Changes that were applied need no claim any more; the cluster learns of it with the next
+    /// replacement.
     pub(super) fn settle<'c>(&mut self, applied: impl Iterator<Item = &'c NodeChange>) {
         self.claims = settle_applied(&self.claims, applied, self.cluster.now(), self.rest);
     }
 
-    /// Tells the cluster what was settled. When that fails, dead claims stay until somebody reads them.
+    /// Tells the cluster what was settled. When that fails, dead claims stay until somebody reads
+    /// them.
     pub(super) async fn close(mut self) {
         if self.claims != self.kept {
             let _ = self.replace(self.claims.clone()).await;
         }
     }
 
-    /// Replaces the claims. By equal ones, too: the server then only says whether they are still at the version that was read.
+    /// Replaces the claims. By equal ones, too: the server then only says whether they are still at
+    /// the version that was read.
     async fn replace(&mut self, claims: Claims) -> Result<(), WriteError> {
         let write = Write::claims(&claims, self.revision, self.version.as_ref());
         self.version = Some(self.cluster.write(&write).await?.version);

@@ -61,7 +61,10 @@ pub async fn take<C: Cluster>(
         };
         let now = cluster.now();
         // A record of our own is what came of a write whose answer was lost.
-        if let Some(record) = seen.as_ref().filter(|record| record.is_held(now) && record.holder != wish.holder) {
+        if let Some(record) = seen
+            .as_ref()
+            .filter(|record| record.is_held(now) && record.holder != wish.holder)
+        {
             if began.elapsed() >= timeout {
                 return Err(held(record));
             }
@@ -73,33 +76,55 @@ pub async fn take<C: Cluster>(
             continue;
         }
         match cluster
-            .write(&Write::take_lock(LeaseName::Apply, &wish.record(now, now), seen.as_ref().map(|seen| &seen.version)))
+            .write(&Write::take_lock(
+                LeaseName::Apply,
+                &wish.record(now, now),
+                seen.as_ref().map(|seen| &seen.version),
+            ))
             .await
         {
             Ok(written) => return Ok(Lock::Held(written.version)),
             // Somebody was faster: they are read, and waited for like any other.
             Err(WriteError::Superseded(_)) => {}
-            Err(WriteError::Forbidden(why) | WriteError::Refused(why)) => return Ok(Lock::Unavailable(why)),
-            Err(WriteError::Busy(why) | WriteError::Unknown(why)) => return Err(ClusterError::Unreachable(why)),
+            Err(WriteError::Forbidden(why) | WriteError::Refused(why)) => {
+                return Ok(Lock::Unavailable(why));
+            }
+            Err(WriteError::Busy(why) | WriteError::Unknown(why)) => {
+                return Err(ClusterError::Unreachable(why));
+            }
         }
     }
 }
 
 /// Runs something while the lock is renewed, then gives it back.
-pub async fn hold<C: Cluster, T>(cluster: &C, wish: &LockWish, lock: Lock, work: impl Future<Output = T>) -> T {
-    let Lock::Held(version) = lock else { return work.await };
+pub async fn hold<C: Cluster, T>(
+    cluster: &C,
+    wish: &LockWish,
+    lock: Lock,
+    work: impl Future<Output = T>,
+) -> T {
+    let Lock::Held(version) = lock else {
+        return work.await;
+    };
     let mut version = version;
     let since = cluster.now();
     let outcome = {
         let mut renewing = async || -> Infallible {
             loop {
                 tokio::time::sleep(RENEW).await;
-                let write = Write::take_lock(LeaseName::Apply, &wish.record(since, cluster.now()), Some(&version));
+                let write = Write::take_lock(
+                    LeaseName::Apply,
+                    &wish.record(since, cluster.now()),
+                    Some(&version),
+                );
                 match cluster.write(&write).await {
                     Ok(written) => version = written.version,
                     Err(WriteError::Superseded(_)) => match cluster.lock(LeaseName::Apply).await {
-                        Ok(LockSeen::Record(record)) if record.holder == wish.holder => version = record.version,
-                        // It is a courtesy: who lost it goes on, and the claims keep every block unique.
+                        Ok(LockSeen::Record(record)) if record.holder == wish.holder => {
+                            version = record.version
+                        }
+                        // It is a courtesy: who lost it goes on, and the claims keep every block
+                        // unique.
                         _ => std::future::pending().await,
                     },
                     Err(_) => {}
@@ -120,7 +145,9 @@ async fn give_back<C: Cluster>(cluster: &C, wish: &LockWish) {
     if let Ok(LockSeen::Record(record)) = cluster.lock(LeaseName::Apply).await
         && record.holder == wish.holder
     {
-        let _ = cluster.write(&Write::give_lock_back(LeaseName::Apply, &record.version)).await;
+        let _ = cluster
+            .write(&Write::give_lock_back(LeaseName::Apply, &record.version))
+            .await;
     }
 }
 
@@ -128,20 +155,30 @@ fn held(record: &LockRecord) -> ClusterError {
     ClusterError::Held {
         holder: record.holder.clone(),
         operation: record.operation.clone(),
-        since: record.since.map(|since| since.to_string()).unwrap_or_else(|| "an unknown time".to_owned()),
+        since: record
+            .since
+            .map(|since| since.to_string())
+            .unwrap_or_else(|| "an unknown time".to_owned()),
     }
 }
 
 impl LockWish {
     fn record(&self, since: Timestamp, renewed: Timestamp) -> LockRecord {
-        let LockWish { holder, operation, timeout: _ } = self;
+        let LockWish {
+            holder,
+            operation,
+            timeout: _,
+        } = self;
         LockRecord {
             holder: holder.clone(),
             operation: operation.clone(),
             since: Some(since),
             renewed: Some(renewed),
             duration: LEASE,
-            version: ObjectVersion { uid: String::new(), resource_version: String::new() },
+            version: ObjectVersion {
+                uid: String::new(),
+                resource_version: String::new(),
+            },
         }
     }
 }

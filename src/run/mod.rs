@@ -1,4 +1,5 @@
-//! Joins the rooms: files to [`Desired`], cluster to a plan, plan to outcomes. One path for every command.
+//! Joins the rooms: files to [`Desired`], cluster to a plan, plan to outcomes. One path for every
+//! command.
 
 mod ledger;
 mod lock;
@@ -16,7 +17,9 @@ use crate::cluster::{Cluster, ClusterError, Extent, observe};
 use crate::desired::{Activity, Desired, Documents, lower};
 use crate::model::{Finding, Severity, Waiver};
 use crate::observed::Observed;
-use crate::plan::{Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals};
+use crate::plan::{
+    Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals,
+};
 use crate::source::{Found, Location, read};
 
 pub use lock::{Lock, LockWish, hold, take};
@@ -42,15 +45,21 @@ pub struct Loaded {
 impl Loaded {
     /// Whether nothing may be planned from it.
     pub fn has_errors(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+        self.findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
     }
 
     /// Number of findings that are probably not what was meant.
     pub fn warnings(&self) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == Severity::Warning).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Warning)
+            .count()
     }
 
-    /// These files, paused, where newer ones with faults say so: who pulls the brake is heard whatever else is wrong.
+    /// These files, paused, where newer ones with faults say so: who pulls the brake is heard
+    /// whatever else is wrong.
     pub fn paused_by(&self, newer: &Loaded) -> Option<Loaded> {
         if newer.desired.policy.activity == Activity::Active {
             return None;
@@ -63,8 +72,15 @@ impl Loaded {
 
 /// Reads and checks the files.
 pub fn load(location: &Location) -> Loaded {
-    let Found { documents, findings, commit } = read(location);
-    Loaded { revision: commit, ..understand(documents, findings) }
+    let Found {
+        documents,
+        findings,
+        commit,
+    } = read(location);
+    Loaded {
+        revision: commit,
+        ..understand(documents, findings)
+    }
 }
 
 /// Checks documents, besides what was found while they were read.
@@ -74,10 +90,16 @@ pub fn understand(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
     findings.extend(check::files(&desired));
     findings.sort();
     findings.dedup();
-    Loaded { documents, desired, findings, revision: None }
+    Loaded {
+        documents,
+        desired,
+        findings,
+        revision: None,
+    }
 }
 
-/// What is planned: what the files ask for, or what an undo plan takes back. The policy of the files holds for both.
+/// What is planned: what the files ask for, or what an undo plan takes back. The policy of the
+/// files holds for both.
 #[derive(Clone, Copy)]
 pub struct Job<'j> {
     /// The files, without errors.
@@ -94,35 +116,65 @@ impl<'j> Job<'j> {
     /// What the files ask for, within all limits.
     pub fn files(loaded: &'j Loaded) -> Job<'j> {
         const NONE: &BTreeSet<Waiver> = &BTreeSet::new();
-        Job { loaded, undo: None, waivers: NONE, openstack: None }
+        Job {
+            loaded,
+            undo: None,
+            waivers: NONE,
+            openstack: None,
+        }
     }
 
     /// What a saved plan was made from, or else what the files ask for.
-    pub fn saved(loaded: &'j Loaded, saved: Option<&'j PlanDocument>, waivers: &'j BTreeSet<Waiver>) -> Job<'j> {
-        Job { loaded, undo: saved.filter(|saved| saved.intent == Intent::Undo), waivers, openstack: None }
+    pub fn saved(
+        loaded: &'j Loaded,
+        saved: Option<&'j PlanDocument>,
+        waivers: &'j BTreeSet<Waiver>,
+    ) -> Job<'j> {
+        Job {
+            loaded,
+            undo: saved.filter(|saved| saved.intent == Intent::Undo),
+            waivers,
+            openstack: None,
+        }
     }
 
     /// The same, with somebody who is asked for subnets.
     #[must_use]
     pub fn asking(self, openstack: &'j OpenStack) -> Job<'j> {
-        Job { openstack: Some(openstack), ..self }
+        Job {
+            openstack: Some(openstack),
+            ..self
+        }
     }
 
     /// What speaks against these changes, and is not waived.
     pub fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
-        let mut refusals = refusals(changes, &effects(changes, observed), &self.loaded.desired, observed);
+        let mut refusals = refusals(
+            changes,
+            &effects(changes, observed),
+            &self.loaded.desired,
+            observed,
+        );
         refusals.retain(|refusal| !refusal.is_waived(self.waivers));
         refusals
     }
 
     /// The plan for what was observed.
     pub fn plan(&self, observed: &Observed) -> Plan {
-        let Job { loaded, undo, waivers, openstack: _ } = self;
+        let Job {
+            loaded,
+            undo,
+            waivers,
+            openstack: _,
+        } = self;
         let plan = match undo {
             Some(saved) => plan_undo(saved, &loaded.desired, observed, loaded.findings.clone()),
             None => plan(&loaded.desired, observed, loaded.findings.clone()),
         };
-        Plan { waivers: (*waivers).clone(), ..plan }
+        Plan {
+            waivers: (*waivers).clone(),
+            ..plan
+        }
     }
 }
 
@@ -130,7 +182,10 @@ impl<'j> Job<'j> {
 ///
 /// # Errors
 /// A cluster that cannot be read.
-pub async fn observe_and_plan<C: Cluster>(cluster: &C, job: &Job<'_>) -> Result<(Observed, Plan), ClusterError> {
+pub async fn observe_and_plan<C: Cluster>(
+    cluster: &C,
+    job: &Job<'_>,
+) -> Result<(Observed, Plan), ClusterError> {
     let mut observed = observe(cluster, Extent::Plan).await?;
     if let Some(openstack) = job.openstack {
         openstack.see(&job.loaded.desired, &mut observed).await;

@@ -1,4 +1,6 @@
-//! What Neutron says of the subnets that pools name, and of the ports of VMs; and their pairs, written. Asked anew for each plan: nothing is kept between runs, and no token leaves the process.
+//! What Neutron says of the subnets that pools name, and of the ports of VMs; and their pairs,
+//! written. Asked anew for each plan: nothing is kept between runs, and no token leaves the
+//! process.
 //!
 //! What could not be read is said in what is given, and never left out.
 
@@ -12,8 +14,8 @@ use serde::Deserialize;
 use tokio::task::spawn_blocking;
 
 use crate::cluster::{
-    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved, Seen, Target, Write,
-    WriteError, Written,
+    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved,
+    Seen, Target, Write, WriteError, Written,
 };
 use crate::desired::{AddressPairs, Desired};
 use crate::model::{Finding, Rule, Severity};
@@ -22,7 +24,8 @@ use crate::neutron::{Cloud, GuardedPorts, Id, NetworkFacts, NeutronError, Pair, 
 use crate::observed::{ObjectVersion, Observed, ObservedKind, SeenPorts, SeenSubnet, SeenSubnets};
 use crate::plugin::{HttpNeutron, Keeping, read_small};
 
-/// How long OpenStack is waited for: for all subnets together, for the ports of some VMs, for one write.
+/// How long OpenStack is waited for: for all subnets together, for the ports of some VMs, for one
+/// write.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// VMs whose ports are asked for at once; their ids make a question of some two thousand letters.
@@ -75,7 +78,9 @@ enum Fault {
 impl Fault {
     fn of(error: &NeutronError) -> Fault {
         match error {
-            NeutronError::Refused | NeutronError::Misconfigured(_) => Fault::Credentials(error.to_string()),
+            NeutronError::Refused | NeutronError::Misconfigured(_) => {
+                Fault::Credentials(error.to_string())
+            }
             other => Fault::Silent(other.to_string()),
         }
     }
@@ -90,7 +95,13 @@ impl Fault {
 impl OpenStack {
     /// The one whose credentials are there. Nothing is read yet.
     pub fn new(place: CloudsPlace, reach: Reach) -> OpenStack {
-        OpenStack { asked: Arc::new(Asked { place, last: Mutex::default() }), reach }
+        OpenStack {
+            asked: Arc::new(Asked {
+                place,
+                last: Mutex::default(),
+            }),
+            reach,
+        }
     }
 
     fn reads_ports(&self, desired: &Desired) -> bool {
@@ -108,7 +119,11 @@ impl OpenStack {
 
     /// The ports of the VMs that nodes are.
     async fn ports(&self, observed: &Observed) -> SeenPorts {
-        let wanted: BTreeSet<Id> = observed.nodes.values().filter_map(|node| node.vm()).collect();
+        let wanted: BTreeSet<Id> = observed
+            .nodes
+            .values()
+            .filter_map(|node| node.vm())
+            .collect();
         let (asked, vms) = (self.asked.clone(), wanted.clone());
         let seen = spawn_blocking(move || asked.with(|neutron| Ok(see_ports(neutron, &vms)))).await;
         let why = match seen {
@@ -116,7 +131,10 @@ impl OpenStack {
             Ok(Err(fault)) => fault.why(),
             Err(_) => GIVEN_UP.to_owned(),
         };
-        wanted.into_iter().map(|id| (id, Err(why.clone()))).collect()
+        wanted
+            .into_iter()
+            .map(|id| (id, Err(why.clone())))
+            .collect()
     }
 
     /// Replaces the pairs of a port, if nobody has changed it since.
@@ -124,20 +142,25 @@ impl OpenStack {
         let Operation::Patch(patch) = operation else {
             return Err(WriteError::Refused("a port is only patched".to_owned()));
         };
-        let PairsPatch { pairs, revision } =
-            serde_json::from_value(patch.clone()).map_err(|why| WriteError::Refused(why.to_string()))?;
+        let PairsPatch { pairs, revision } = serde_json::from_value(patch.clone())
+            .map_err(|why| WriteError::Refused(why.to_string()))?;
         let (asked, id) = (self.asked.clone(), port.clone());
-        let outcome =
-            spawn_blocking(move || asked.with(|neutron| Ok(neutron.replace_pairs(&id, &pairs, revision)))).await;
+        let outcome = spawn_blocking(move || {
+            asked.with(|neutron| Ok(neutron.replace_pairs(&id, &pairs, revision)))
+        })
+        .await;
         match outcome {
-            Ok(Ok(Ok(()))) => Ok(Written { version: ObjectVersion::default() }),
+            Ok(Ok(Ok(()))) => Ok(Written {
+                version: ObjectVersion::default(),
+            }),
             Ok(Ok(Err(error))) => Err(refusal(error)),
             Ok(Err(fault)) => Err(WriteError::Refused(fault.why())),
             Err(_) => Err(WriteError::Unknown(GIVEN_UP.to_owned())),
         }
     }
 
-    /// Tells early that the credentials are no good, where pools need them. An OpenStack that does not answer is no fault of theirs.
+    /// Tells early that the credentials are no good, where pools need them. An OpenStack that does
+    /// not answer is no fault of theirs.
     ///
     /// # Errors
     /// Credentials that cannot be read, or are not accepted.
@@ -146,7 +169,9 @@ impl OpenStack {
             return Ok(());
         }
         let asked = self.asked.clone();
-        let outcome = spawn_blocking(move || asked.with(|neutron| neutron.log_in().map_err(|error| Fault::of(&error))));
+        let outcome = spawn_blocking(move || {
+            asked.with(|neutron| neutron.log_in().map_err(|error| Fault::of(&error)))
+        });
         match outcome.await {
             Ok(Err(Fault::Credentials(why))) => Err(ClusterError::OpenStack(why)),
             Ok(Ok(()) | Err(Fault::Silent(_))) | Err(_) => Ok(()),
@@ -155,7 +180,11 @@ impl OpenStack {
 
     /// The subnets that pools name.
     async fn subnets(&self, desired: &Desired) -> SeenSubnets {
-        let wanted: BTreeSet<Id> = desired.neutron_pools.values().map(|pool| pool.subnet.clone()).collect();
+        let wanted: BTreeSet<Id> = desired
+            .neutron_pools
+            .values()
+            .map(|pool| pool.subnet.clone())
+            .collect();
         if wanted.is_empty() {
             return SeenSubnets::new();
         }
@@ -166,7 +195,10 @@ impl OpenStack {
             Ok(Err(fault)) => fault.why(),
             Err(_) => GIVEN_UP.to_owned(),
         };
-        wanted.into_iter().map(|id| (id, SeenSubnet::Unread(why.clone()))).collect()
+        wanted
+            .into_iter()
+            .map(|id| (id, SeenSubnet::Unread(why.clone())))
+            .collect()
     }
 }
 
@@ -181,7 +213,9 @@ struct PairsPatch {
 
 fn refusal(error: NeutronError) -> WriteError {
     match error {
-        NeutronError::Changed | NeutronError::NoSuchPort => WriteError::Superseded(error.to_string()),
+        NeutronError::Changed | NeutronError::NoSuchPort => {
+            WriteError::Superseded(error.to_string())
+        }
         NeutronError::Unavailable(_) => WriteError::Unknown(error.to_string()),
         NeutronError::Unreachable(_) => WriteError::Busy(error.to_string()),
         NeutronError::TooManyPairs => WriteError::Refused(format!(
@@ -247,7 +281,8 @@ impl Asked {
         let until = Instant::now() + PATIENCE;
         let neutron = match last.take() {
             Some((known, neutron)) if known == cloud => neutron.until(until),
-            _ => HttpNeutron::new(cloud.clone(), Keeping::Nothing, until).map_err(|error| Fault::of(&error))?,
+            _ => HttpNeutron::new(cloud.clone(), Keeping::Nothing, until)
+                .map_err(|error| Fault::of(&error))?,
         };
         let answer = ask(&neutron);
         *last = Some((cloud, neutron));
@@ -259,7 +294,10 @@ impl Asked {
     /// What lets others read or forge what was said; nothing where nothing was asked.
     fn weaknesses(&self) -> Vec<Finding> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let weaknesses = last.as_ref().map(|(_, neutron)| neutron.weaknesses()).unwrap_or_default();
+        let weaknesses = last
+            .as_ref()
+            .map(|(_, neutron)| neutron.weaknesses())
+            .unwrap_or_default();
         let finding = |weakness: Weakness| {
             let rule = Rule("openstack-insecure");
             Finding::new(Severity::Warning, rule, weakness.to_string()).help(weakness.way_out())
@@ -273,8 +311,15 @@ impl CloudsPlace {
         let path = match (&self.named, self.searched.iter().find(|path| path.exists())) {
             (Some(path), _) | (None, Some(path)) => path,
             (None, None) => {
-                let places: Vec<String> = self.searched.iter().map(|path| path.display().to_string()).collect();
-                return Err(Fault::Silent(format!("there is no file of clouds ({})", places.join(", "))));
+                let places: Vec<String> = self
+                    .searched
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                return Err(Fault::Silent(format!(
+                    "there is no file of clouds ({})",
+                    places.join(", ")
+                )));
             }
         };
         let text = read_small(path).map_err(|error| Fault::Credentials(error.message))?;
@@ -293,7 +338,10 @@ fn see_ports(neutron: &HttpNeutron, vms: &BTreeSet<Id>) -> SeenPorts {
     for some in vms.chunks(AT_ONCE) {
         let answer = match &silent {
             Some(why) => Err(why.clone()),
-            None => neutron.until(Instant::now() + PATIENCE).ports_of_vms(some).map_err(|error| error.to_string()),
+            None => neutron
+                .until(Instant::now() + PATIENCE)
+                .ports_of_vms(some)
+                .map_err(|error| error.to_string()),
         };
         match answer {
             Ok(ports) => seen.extend(ports.into_iter().map(|(vm, ports)| (vm, Ok(ports)))),
@@ -330,7 +378,10 @@ fn see(neutron: &HttpNeutron, wanted: &BTreeSet<Id>) -> SeenSubnets {
 
 fn understood(subnet: &Subnet) -> SeenSubnet {
     match subnet.range.to_string().parse::<Block>() {
-        Ok(range) => SeenSubnet::There { network: subnet.network.clone(), range },
+        Ok(range) => SeenSubnet::There {
+            network: subnet.network.clone(),
+            range,
+        },
         Err(why) => SeenSubnet::Unread(format!("its range is none for Pods: {why}")),
     }
 }
@@ -349,8 +400,17 @@ mod tests {
             routes: Vec::new(),
             nameservers: Vec::new(),
         };
-        assert!(matches!(understood(&subnet("10.1.0.0/24")), SeenSubnet::There { .. }));
-        assert!(matches!(understood(&subnet("fd00:1::/64")), SeenSubnet::There { .. }));
-        assert!(matches!(understood(&subnet("0.0.0.0/0")), SeenSubnet::Unread(_)));
+        assert!(matches!(
+            understood(&subnet("10.1.0.0/24")),
+            SeenSubnet::There { .. }
+        ));
+        assert!(matches!(
+            understood(&subnet("fd00:1::/64")),
+            SeenSubnet::There { .. }
+        ));
+        assert!(matches!(
+            understood(&subnet("0.0.0.0/0")),
+            SeenSubnet::Unread(_)
+        ));
     }
 }

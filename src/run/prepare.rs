@@ -1,5 +1,5 @@
-//! Makes the objects that changes fill, before anything is claimed: an object that is there has a version, and a version ends a claim.
-//! What is made is empty, so it may land late, and twice.
+//! Makes the objects that changes fill, before anything is claimed: an object that is there has a
+//! version, and a version ends a claim. What is made is empty, so it may land late, and twice.
 
 use std::num::NonZeroUsize;
 
@@ -19,11 +19,22 @@ pub(super) struct Prepared {
     pub(super) refused: Vec<(usize, String)>,
 }
 
-pub(super) async fn prepare<C: Cluster>(cluster: &C, batch: &[(usize, Change)], parallelism: NonZeroUsize) -> Prepared {
-    let mut prepared = Prepared { ready: Vec::new(), beaten: Vec::new(), refused: Vec::new() };
+pub(super) async fn prepare<C: Cluster>(
+    cluster: &C,
+    batch: &[(usize, Change)],
+    parallelism: NonZeroUsize,
+) -> Prepared {
+    let mut prepared = Prepared {
+        ready: Vec::new(),
+        beaten: Vec::new(),
+        refused: Vec::new(),
+    };
     let mut writes = Vec::new();
     for (place, change) in batch {
-        match change.as_node().and_then(|node| Some((node, Write::preparing(node)?))) {
+        match change
+            .as_node()
+            .and_then(|node| Some((node, Write::preparing(node)?)))
+        {
             Some((node, write)) => writes.push((*place, node, write)),
             None => prepared.ready.push((*place, change.clone())),
         }
@@ -35,9 +46,13 @@ pub(super) async fn prepare<C: Cluster>(cluster: &C, batch: &[(usize, Change)], 
         for (place, node, write) in waiting.by_ref().take(free) {
             under_way.push(async move { (place, node, cluster.write(&write).await) });
         }
-        let Some((place, node, answer)) = under_way.next().await else { break };
+        let Some((place, node, answer)) = under_way.next().await else {
+            break;
+        };
         match answer {
-            Ok(written) => prepared.ready.push((place, Change::Node(node.prepared(written.version)))),
+            Ok(written) => prepared
+                .ready
+                .push((place, Change::Node(node.prepared(written.version)))),
             Err(error @ (WriteError::Superseded(_) | WriteError::Unknown(_))) => {
                 prepared.beaten.push((place, error.to_string()));
             }

@@ -1,5 +1,5 @@
-//! Applies until nothing is left that may be applied: a write that lost a race is planned again, and sent again only when
-//! the new plan asks for exactly what was approved.
+//! Applies until nothing is left that may be applied: a write that lost a race is planned again,
+//! and sent again only when the new plan asks for exactly what was approved.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -14,14 +14,17 @@ use crate::apply::{Event, HeldBack, Outcome, Stop, apply};
 use crate::cluster::{Cluster, ClusterError, Durability, Saved, WriteError};
 use crate::model::ServiceName;
 use crate::observed::{Observed, ObservedKind};
-use crate::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, node_changes, shows};
+use crate::plan::{
+    Change, ChangeDocument, Effects, Sequence, Target, effects, node_changes, shows,
+};
 
-/// Losing a race is normal, losing it this often without anything coming of it is not: a heartbeat moves a Node every few
-/// seconds at most.
+/// Losing a race is normal, losing it this often without anything coming of it is not: a heartbeat
+/// moves a Node every few seconds at most.
 const IDLE_ROUNDS: usize = 5;
 
-/// Changes whose blocks are claimed together unless there is a reason for another number, and as far as they fit into the object: few
-/// replacements of the claims, of which two batches fit at some 300 bytes for a node with two blocks.
+/// Changes whose blocks are claimed together unless there is a reason for another number, and as
+/// far as they fit into the object: few replacements of the claims, of which two batches fit at
+/// some 300 bytes for a node with two blocks.
 pub const BATCH: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// Every change with its outcome.
@@ -35,41 +38,62 @@ pub struct Applied {
 
 impl From<Vec<Change>> for Applied {
     fn from(approved: Vec<Change>) -> Applied {
-        let outcomes = approved.into_iter().map(|change| (change, Outcome::NotTried)).collect();
-        Applied { outcomes, unsaved: Vec::new() }
+        let outcomes = approved
+            .into_iter()
+            .map(|change| (change, Outcome::NotTried))
+            .collect();
+        Applied {
+            outcomes,
+            unsaved: Vec::new(),
+        }
     }
 }
 
 impl Applied {
     /// How many were applied.
     pub fn applied(&self) -> usize {
-        self.outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Applied).count()
+        self.outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome == Outcome::Applied)
+            .count()
     }
 
     /// Those that were not.
     pub fn remaining(&self) -> impl Iterator<Item = &(Change, Outcome)> {
-        self.outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Applied)
+        self.outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome != Outcome::Applied)
     }
 
     fn has_superseded(&self) -> bool {
-        self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)))
+        self.outcomes
+            .iter()
+            .any(|(_, outcome)| matches!(outcome, Outcome::Superseded(_)))
     }
 
     fn supersede(&mut self, place: usize, why: &str) {
         self.outcomes[place].1 = Outcome::Superseded(why.to_owned());
     }
 
-    /// A write that was sent twice is superseded by itself when the first answer was lost, and only looking again tells.
+    /// A write that was sent twice is superseded by itself when the first answer was lost, and only
+    /// looking again tells.
     fn lose_sight(&mut self, error: &ClusterError) {
         for (_, outcome) in &mut self.outcomes {
             if let Outcome::Superseded(why) = outcome {
-                *outcome = Outcome::Unknown(format!("{why}; and it could not be looked at again: {error}"));
+                *outcome = Outcome::Unknown(format!(
+                    "{why}; and it could not be looked at again: {error}"
+                ));
             }
         }
     }
 
-    /// Notes outcomes of changes, by place. What is not durable yet waits for [`Applied::tell_of_saved`].
-    fn note(&mut self, outcomes: impl Iterator<Item = (usize, Change, Outcome)>, durability: Durability) {
+    /// Notes outcomes of changes, by place. What is not durable yet waits for
+    /// [`Applied::tell_of_saved`].
+    fn note(
+        &mut self,
+        outcomes: impl Iterator<Item = (usize, Change, Outcome)>,
+        durability: Durability,
+    ) {
         for (place, change, outcome) in outcomes {
             if is_unsaved(durability, &change, &outcome) {
                 self.unsaved.push(place);
@@ -94,7 +118,9 @@ impl Applied {
 
 /// Whether a change is applied and may still be lost. Neutron has what it was told.
 fn is_unsaved(durability: Durability, change: &Change, outcome: &Outcome) -> bool {
-    durability == Durability::Saved && *outcome == Outcome::Applied && !matches!(change, Change::Port(_))
+    durability == Durability::Saved
+        && *outcome == Outcome::Applied
+        && !matches!(change, Change::Port(_))
 }
 
 /// What becomes of changes that lost a race.
@@ -120,9 +146,9 @@ pub struct Sending<'s> {
     pub on_event: &'s mut (dyn FnMut(Event<'_>) + Send),
 }
 
-/// Applies approved changes, which must have been planned from `observed`. An error is that the claims could not be kept, that the cluster
-/// could not be read again after a lost race, or that its writes could not be made durable; the outcomes say what is applied all
-/// the same.
+/// Applies approved changes, which must have been planned from `observed`. An error is that the
+/// claims could not be kept, that the cluster could not be read again after a lost race, or that
+/// its writes could not be made durable; the outcomes say what is applied all the same.
 pub async fn apply_until_settled<C: Cluster>(
     cluster: &C,
     job: &Job<'_>,
@@ -153,7 +179,11 @@ pub async fn apply_until_settled<C: Cluster>(
                 break;
             }
         };
-        idle = if applied.applied() > before { 0 } else { idle + 1 };
+        idle = if applied.applied() > before {
+            0
+        } else {
+            idle + 1
+        };
     }
     match cluster.finish().await {
         Ok(()) => applied.tell_of_saved(sending.on_event),
@@ -169,13 +199,19 @@ pub async fn apply_until_settled<C: Cluster>(
 type Lost = BTreeSet<(ServiceName, IpAddr)>;
 
 fn lost(effects: &Effects) -> Lost {
-    effects.lost().map(|(service, lost)| (service.clone(), lost.address)).collect()
+    effects
+        .lost()
+        .map(|(service, lost)| (service.clone(), lost.address))
+        .collect()
 }
 
 /// Claims that cannot be seen are not the same as no claims.
 fn blind_for_claims(observed: &Observed) -> Option<ClusterError> {
     let spot = observed.blind_spot(ObservedKind::Claims)?;
-    Some(ClusterError::Indispensable { resource: spot.kind.resource(), message: spot.why.clone() })
+    Some(ClusterError::Indispensable {
+        resource: spot.kind.resource(),
+        message: spot.why.clone(),
+    })
 }
 
 /// A batch whose blocks are claimed.
@@ -197,7 +233,11 @@ async fn claim_any<C: Cluster>(
     batch: &[(usize, Change)],
     parallelism: NonZeroUsize,
 ) -> Option<Result<Claimed, WriteError>> {
-    if batch.is_empty() { None } else { Some(claim(cluster, ledger, batch, parallelism).await) }
+    if batch.is_empty() {
+        None
+    } else {
+        Some(claim(cluster, ledger, batch, parallelism).await)
+    }
 }
 
 async fn claim<C: Cluster>(
@@ -206,11 +246,20 @@ async fn claim<C: Cluster>(
     batch: &[(usize, Change)],
     parallelism: NonZeroUsize,
 ) -> Result<Claimed, WriteError> {
-    let Prepared { mut ready, beaten, refused } = prepare(cluster, batch, parallelism).await;
+    let Prepared {
+        mut ready,
+        beaten,
+        refused,
+    } = prepare(cluster, batch, parallelism).await;
     let changes: Vec<Change> = ready.iter().map(|(_, change)| change.clone()).collect();
     let Room { count, conflicts } = ledger.claim(&changes).await?;
     let left = ready.split_off(count);
-    let mut claimed = Claimed { writable: Vec::new(), beaten, refused, left };
+    let mut claimed = Claimed {
+        writable: Vec::new(),
+        beaten,
+        refused,
+        left,
+    };
     for (index, (place, change)) in ready.into_iter().enumerate() {
         match conflicts.get(&index) {
             Some(conflict) => claimed.beaten.push((place, conflict.to_string())),
@@ -233,12 +282,20 @@ async fn round<C: Cluster>(
     let mut due = VecDeque::from(due);
     let (mut claimed, mut held_back) = (Vec::new(), HeldBack::default());
     loop {
-        let size = if sending.stop.is_requested() { 0 } else { sending.batch.get().min(due.len()) };
+        let size = if sending.stop.is_requested() {
+            0
+        } else {
+            sending.batch.get().min(due.len())
+        };
         let batch: Vec<(usize, Change)> = due.drain(..size).collect();
         let (parallelism, writable) = (sending.parallelism, std::mem::take(&mut claimed));
         let is_alone = writable.is_empty();
         let writing = send(cluster, writable, applied, sending, &mut held_back);
-        let (done, outcome) = join(writing, claim_any(cluster, &mut ledger, &batch, parallelism)).await;
+        let (done, outcome) = join(
+            writing,
+            claim_any(cluster, &mut ledger, &batch, parallelism),
+        )
+        .await;
         ledger.settle(node_changes(done.iter()));
         if let Err(error) = save(cluster, applied, sending).await {
             return Some(error);
@@ -249,15 +306,28 @@ async fn round<C: Cluster>(
                 ledger.close().await;
                 return Some(full);
             }
-            Some(Ok(Claimed { writable, beaten, refused, left })) => {
-                refused.into_iter().for_each(|(place, why)| applied.outcomes[place].1 = Outcome::Refused(why));
-                beaten.into_iter().for_each(|(place, why)| applied.supersede(place, &why));
-                left.into_iter().rev().for_each(|change| due.push_front(change));
+            Some(Ok(Claimed {
+                writable,
+                beaten,
+                refused,
+                left,
+            })) => {
+                refused
+                    .into_iter()
+                    .for_each(|(place, why)| applied.outcomes[place].1 = Outcome::Refused(why));
+                beaten
+                    .into_iter()
+                    .for_each(|(place, why)| applied.supersede(place, &why));
+                left.into_iter()
+                    .rev()
+                    .for_each(|change| due.push_front(change));
                 claimed = writable;
             }
             Some(Err(WriteError::Superseded(_))) => {
                 let left = batch.iter().chain(&due);
-                left.for_each(|(place, _)| applied.supersede(*place, "another apply was faster with its claims"));
+                left.for_each(|(place, _)| {
+                    applied.supersede(*place, "another apply was faster with its claims")
+                });
                 return None;
             }
             Some(Err(error)) => return Some(ClusterError::Claims(error)),
@@ -284,24 +354,43 @@ async fn send<C: Cluster>(
             (sending.on_event)(event);
         }
     };
-    let outcomes = apply(cluster, &changes, sending.parallelism, sending.stop, held_back, &mut on_event).await;
-    let done = changes.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Applied);
+    let outcomes = apply(
+        cluster,
+        &changes,
+        sending.parallelism,
+        sending.stop,
+        held_back,
+        &mut on_event,
+    )
+    .await;
+    let done = changes
+        .iter()
+        .zip(&outcomes)
+        .filter(|(_, outcome)| **outcome == Outcome::Applied);
     let done = done.map(|(change, _)| change.clone()).collect();
     let noted = places.into_iter().zip(changes).zip(outcomes);
-    applied.note(noted.map(|((place, change), outcome)| (place, change, outcome)), durability);
+    applied.note(
+        noted.map(|((place, change), outcome)| (place, change, outcome)),
+        durability,
+    );
     done
 }
 
 /// Saves if that is worth it, and tells of what is durable then.
-async fn save<C: Cluster>(cluster: &C, applied: &mut Applied, sending: &mut Sending<'_>) -> Result<(), ClusterError> {
+async fn save<C: Cluster>(
+    cluster: &C,
+    applied: &mut Applied,
+    sending: &mut Sending<'_>,
+) -> Result<(), ClusterError> {
     if cluster.save().await? == Saved::All {
         applied.tell_of_saved(sending.on_event);
     }
     Ok(())
 }
 
-/// Observes again when writes were superseded. One that the object shows by now, because an answer got lost on the way or another apply
-/// wrote the same, counts as applied; those that a fresh plan asks for exactly as approved are given, with their places.
+/// Observes again when writes were superseded. One that the object shows by now, because an answer
+/// got lost on the way or another apply wrote the same, counts as applied; those that a fresh plan
+/// asks for exactly as approved are given, with their places.
 async fn look_again<C: Cluster>(
     cluster: &C,
     job: &Job<'_>,
@@ -312,7 +401,11 @@ async fn look_again<C: Cluster>(
     if let Some(blind) = blind_for_claims(&observed) {
         return Err(blind);
     }
-    let fresh: BTreeMap<Target, &Change> = plan.changes.iter().map(|change| (change.target(), change)).collect();
+    let fresh: BTreeMap<Target, &Change> = plan
+        .changes
+        .iter()
+        .map(|change| (change.target(), change))
+        .collect();
     let identity = |change: &Change| ChangeDocument::from(change).identity();
     let mut again: Vec<(usize, Change)> = Vec::new();
     let mut in_order = Sequence::Any;
@@ -322,10 +415,16 @@ async fn look_again<C: Cluster>(
         }
         match fresh.get(&approved.target()) {
             // One before it is not as it was approved.
-            Some(change) if change.sequence() == Sequence::AfterThoseBefore && in_order == change.sequence() => {}
-            Some(change) if identity(change) == identity(approved) => again.push((index, (*change).clone())),
+            Some(change)
+                if change.sequence() == Sequence::AfterThoseBefore
+                    && in_order == change.sequence() => {}
+            Some(change) if identity(change) == identity(approved) => {
+                again.push((index, (*change).clone()))
+            }
             _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
-            _ if approved.sequence() == Sequence::AfterThoseBefore => in_order = Sequence::AfterThoseBefore,
+            _ if approved.sequence() == Sequence::AfterThoseBefore => {
+                in_order = Sequence::AfterThoseBefore
+            }
             _ => {}
         }
     }
@@ -337,12 +436,22 @@ async fn look_again<C: Cluster>(
     Ok((observed, again))
 }
 
-/// What speaks by now against sending these again: somebody may have protected a node meanwhile, or a Service got an address.
-fn objection(job: &Job<'_>, named: &Lost, again: &[(usize, Change)], observed: &Observed) -> Option<String> {
+/// What speaks by now against sending these again: somebody may have protected a node meanwhile, or
+/// a Service got an address.
+fn objection(
+    job: &Job<'_>,
+    named: &Lost,
+    again: &[(usize, Change)],
+    observed: &Observed,
+) -> Option<String> {
     let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
     if let Some(refusal) = job.refusals(&changes, observed).into_iter().next() {
         return Some(refusal.message);
     }
-    let unnamed = lost(&effects(&changes, observed)).into_iter().find(|lost| !named.contains(lost));
-    unnamed.map(|(service, address)| format!("Service {service} would lose {address}, which was not in the plan"))
+    let unnamed = lost(&effects(&changes, observed))
+        .into_iter()
+        .find(|lost| !named.contains(lost));
+    unnamed.map(|(service, address)| {
+        format!("Service {service} would lose {address}, which was not in the plan")
+    })
 }

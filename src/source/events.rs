@@ -1,5 +1,6 @@
-//! Signs that something may have changed under a directory: files that are written, replaced or moved, links that are turned to another
-//! place, a directory that goes and comes back. Never says what has changed; who hears of a sign reads again.
+//! Signs that something may have changed under a directory: files that are written, replaced or
+//! moved, links that are turned to another place, a directory that goes and comes back. Never says
+//! what has changed; who hears of a sign reads again.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +10,12 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Files are looked at when nothing has moved for so long: an editor and `git checkout` make many small steps.
+/// Files are looked at when nothing has moved for so long: an editor and `git checkout` make many
+/// small steps.
 const QUIET: Duration = Duration::from_millis(25);
 
-/// After they were read it must have been quiet for so long: what moved while they were read is told of a moment later.
+/// After they were read it must have been quiet for so long: what moved while they were read is
+/// told of a moment later.
 const QUIET_AFTERWARDS: Duration = Duration::from_millis(10);
 
 /// They are looked at all the same when it does not become quiet for so long.
@@ -51,7 +54,8 @@ pub struct DirectoryEvents {
     cause: Cause,
 }
 
-/// Paths whose events matter: others lie beside the directory, in folders that are listened to for its sake.
+/// Paths whose events matter: others lie beside the directory, in folders that are listened to for
+/// its sake.
 #[derive(Debug, Default)]
 struct Relevant {
     /// The directory, by each of its names.
@@ -62,8 +66,9 @@ struct Relevant {
 
 impl Relevant {
     fn has(&self, event: &Event) -> bool {
-        let is_ours =
-            |path: &PathBuf| self.links.contains(path) || self.within.iter().any(|ours| path.starts_with(ours));
+        let is_ours = |path: &PathBuf| {
+            self.links.contains(path) || self.within.iter().any(|ours| path.starts_with(ours))
+        };
         event.need_rescan() || event.paths.iter().any(is_ours)
     }
 }
@@ -71,13 +76,22 @@ impl Relevant {
 impl DirectoryEvents {
     /// Begins to listen.
     pub fn new(directory: &Path) -> DirectoryEvents {
-        let (sign, relevant) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Relevant::default())));
+        let (sign, relevant) = (
+            Arc::new(Notify::new()),
+            Arc::new(Mutex::new(Relevant::default())),
+        );
         let (seen, ours) = (sign.clone(), relevant.clone());
         let on_event = move |event: notify::Result<Event>| {
             let matters = match &event {
                 // Reading is an event, too, and reading is all that we do.
-                Ok(Event { kind: EventKind::Access(_), .. }) => false,
-                Ok(event) => ours.lock().unwrap_or_else(PoisonError::into_inner).has(event),
+                Ok(Event {
+                    kind: EventKind::Access(_),
+                    ..
+                }) => false,
+                Ok(event) => ours
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .has(event),
                 Err(_) => true,
             };
             if matters {
@@ -86,15 +100,26 @@ impl DirectoryEvents {
         };
         let watcher = notify::recommended_watcher(on_event).ok();
         let directory = directory.to_owned();
-        let mut events =
-            DirectoryEvents { directory, watcher, watched: Vec::new(), relevant, sign, cause: Cause::Sign };
+        let mut events = DirectoryEvents {
+            directory,
+            watcher,
+            watched: Vec::new(),
+            relevant,
+            sign,
+            cause: Cause::Sign,
+        };
         events.listen_anew();
         events
     }
 
-    /// Waits for a sign, and then for quiet. What is read afterwards misses nothing that had happened before.
+    /// Waits for a sign, and then for quiet. What is read afterwards misses nothing that had
+    /// happened before.
     pub async fn changed(&mut self) {
-        let wait = if self.cause == Cause::SecondLook { UNREST } else { POLL };
+        let wait = if self.cause == Cause::SecondLook {
+            UNREST
+        } else {
+            POLL
+        };
         let has_sign = timeout(wait, self.sign.notified()).await.is_ok();
         self.cause = match (has_sign, self.cause) {
             (true, _) => Cause::Sign,
@@ -108,7 +133,10 @@ impl DirectoryEvents {
 
     /// Whether what was read since [`DirectoryEvents::changed`] was at rest.
     pub async fn stillness(&mut self) -> Stillness {
-        if timeout(QUIET_AFTERWARDS, self.sign.notified()).await.is_ok() {
+        if timeout(QUIET_AFTERWARDS, self.sign.notified())
+            .await
+            .is_ok()
+        {
             self.sign.notify_one();
             return Stillness::Moved;
         }
@@ -125,20 +153,38 @@ impl DirectoryEvents {
         }
     }
 
-    /// A watch is on what a path meant when it began; a link or a directory of the same name may be another one by now.
+    /// A watch is on what a path meant when it began; a link or a directory of the same name may be
+    /// another one by now.
     fn listen_anew(&mut self) {
-        let Some(watcher) = &mut self.watcher else { return };
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
         for path in self.watched.drain(..) {
             let _ = watcher.unwatch(&path);
         }
-        let absolute = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        let absolute =
+            std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
         let links = links(&absolute);
-        let within = [Some(absolute.clone()), std::fs::canonicalize(&absolute).ok()].into_iter().flatten().collect();
-        *self.relevant.lock().unwrap_or_else(PoisonError::into_inner) = Relevant { within, links: links.clone() };
-        let around = links.iter().filter_map(|link| link.parent()).chain(absolute.parent());
+        let within = [
+            Some(absolute.clone()),
+            std::fs::canonicalize(&absolute).ok(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        *self.relevant.lock().unwrap_or_else(PoisonError::into_inner) = Relevant {
+            within,
+            links: links.clone(),
+        };
+        let around = links
+            .iter()
+            .filter_map(|link| link.parent())
+            .chain(absolute.parent());
         let around = around.map(|folder| (folder, RecursiveMode::NonRecursive));
         for (path, mode) in around.chain([(absolute.as_path(), RecursiveMode::Recursive)]) {
-            if !self.watched.iter().any(|watched| watched == path) && watcher.watch(path, mode).is_ok() {
+            if !self.watched.iter().any(|watched| watched == path)
+                && watcher.watch(path, mode).is_ok()
+            {
                 self.watched.push(path.to_owned());
             }
         }

@@ -1,4 +1,5 @@
-//! Asks `git` for what a repository has. Never writes, fetches or runs what the repository names: no hook, no filter, no remote helper.
+//! Asks `git` for what a repository has. Never writes, fetches or runs what the repository names:
+//! no hook, no filter, no remote helper.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ const LONGEST_ANSWER: u64 = 512 * 1024 * 1024;
 /// Longest complaint that is read, in bytes.
 const LONGEST_COMPLAINT: u64 = 64 * 1024;
 
-/// What points git to another repository than that of the folder: whoever calls us from a hook has some of it set. Further objects, as a
-/// hook has them before a push is taken, do no harm.
+/// What points git to another repository than that of the folder: whoever calls us from a hook has
+/// some of it set. Further objects, as a hook has them before a push is taken, do no harm.
 const ELSEWHERE: [&str; 11] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -93,7 +94,10 @@ pub(super) struct Git {
 impl Git {
     fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
         let mut command = self.command(arguments);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(GitFault::Missing)?;
         let Some((answer, said)) = converse(&mut child, input) else {
             let _ = child.kill();
@@ -107,11 +111,20 @@ impl Git {
         if status.success() {
             return Ok(answer);
         }
-        let fatal = said.lines().find(|line| line.starts_with("fatal: ")).or(said.lines().next());
-        Err(GitFault::Refused(fatal.unwrap_or_default().trim_start_matches("fatal: ").to_owned()))
+        let fatal = said
+            .lines()
+            .find(|line| line.starts_with("fatal: "))
+            .or(said.lines().next());
+        Err(GitFault::Refused(
+            fatal
+                .unwrap_or_default()
+                .trim_start_matches("fatal: ")
+                .to_owned(),
+        ))
     }
 
-    /// Git, asked at the top of this repository, with all that could lead it elsewhere or make it do more turned off.
+    /// Git, asked at the top of this repository, with all that could lead it elsewhere or make it
+    /// do more turned off.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("git");
         for name in ELSEWHERE {
@@ -123,16 +136,26 @@ impl Git {
             Form::Bare => "safe.bareRepository=all",
         };
         let settings = ["core.warnAmbiguousRefs=true", "core.fsmonitor=false", bare];
-        command.arg("--no-replace-objects").args(settings.iter().flat_map(|setting| ["-c", setting]));
+        command
+            .arg("--no-replace-objects")
+            .args(settings.iter().flat_map(|setting| ["-c", setting]));
         command.arg("-C").arg(&self.top).args(arguments);
-        // A partial clone would fetch what it lacks; older programs know only the second way to forbid it.
-        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
-        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_LITERAL_PATHSPECS", "1").env("LC_ALL", "C");
+        // A partial clone would fetch what it lacks; older programs know only the second way to
+        // forbid it.
+        command
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("GIT_TERMINAL_PROMPT", "0");
+        command
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_LITERAL_PATHSPECS", "1")
+            .env("LC_ALL", "C");
         command
     }
 
     fn line(&self, arguments: &[&str]) -> Result<String, GitFault> {
-        let answer = String::from_utf8(self.run(arguments, &[])?).map_err(|_| GitFault::Nonsense)?;
+        let answer =
+            String::from_utf8(self.run(arguments, &[])?).map_err(|_| GitFault::Nonsense)?;
         Ok(answer.trim_end_matches('\n').to_owned())
     }
 
@@ -150,7 +173,11 @@ impl Git {
             (Form::Bare, false) => return Err(GitFault::InsideGit),
         };
         let top = PathBuf::from(self.line(&["rev-parse", top])?);
-        if top == self.top { Ok(()) } else { Err(GitFault::Elsewhere(top)) }
+        if top == self.top {
+            Ok(())
+        } else {
+            Err(GitFault::Elsewhere(top))
+        }
     }
 
     /// Whether its index, or a revision of it, has something at a path below its top.
@@ -180,7 +207,9 @@ impl Git {
         }
         // Not quiet: then it would not say either that a name has two meanings.
         let id = match self.line(&["rev-parse", "--verify", &format!("{revision}^{{commit}}")]) {
-            Err(GitFault::Refused(_)) => return Err(GitFault::Refused("the clone has no such commit".to_owned())),
+            Err(GitFault::Refused(_)) => {
+                return Err(GitFault::Refused("the clone has no such commit".to_owned()));
+            }
             answer => answer?,
         };
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -194,8 +223,12 @@ impl Git {
         let mut arguments = vec!["ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--"];
         arguments.extend((!path.is_empty()).then_some(path));
         let answer = self.run(&arguments, &[])?;
-        let entries = answer.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
-        entries.map(|entry| entry_of(entry).ok_or(GitFault::Nonsense)).collect()
+        let entries = answer
+            .split(|byte| *byte == 0)
+            .filter(|entry| !entry.is_empty());
+        entries
+            .map(|entry| entry_of(entry).ok_or(GitFault::Nonsense))
+            .collect()
     }
 
     /// What these files hold, in their order.
@@ -208,7 +241,11 @@ impl Git {
 
 /// Its answer and its complaints; `None` where the answer is too long or does not come.
 fn converse(child: &mut Child, input: &[u8]) -> Option<(Vec<u8>, String)> {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take()?, child.stderr.take()?);
+    let (stdin, stdout, stderr) = (
+        child.stdin.take(),
+        child.stdout.take()?,
+        child.stderr.take()?,
+    );
     let (sender, answers) = channel();
     let (complainer, complaints) = channel();
     let input = input.to_vec();
@@ -239,8 +276,17 @@ fn entry_of(entry: &[u8]) -> Option<TreeEntry> {
         "160000" => EntryKind::Submodule,
         _ => EntryKind::File,
     };
-    let (_, id, size) = (words.next()?, words.next()?.to_owned(), words.next()?.parse().ok());
-    Some(TreeEntry { kind, id, size, path: String::from_utf8_lossy(path).into_owned() })
+    let (_, id, size) = (
+        words.next()?,
+        words.next()?.to_owned(),
+        words.next()?.parse().ok(),
+    );
+    Some(TreeEntry {
+        kind,
+        id,
+        size,
+        path: String::from_utf8_lossy(path).into_owned(),
+    })
 }
 
 /// For each `<id> <type> <size>\n<contents>\n`.
@@ -249,7 +295,11 @@ fn contents_of(mut answer: &[u8], ids: &[&str]) -> Option<Vec<Vec<u8>>> {
     for id in ids {
         let end = answer.iter().position(|byte| *byte == b'\n')?;
         let head = std::str::from_utf8(&answer[..end]).ok()?;
-        let size: usize = head.strip_prefix(id)?.strip_prefix(" blob ")?.parse().ok()?;
+        let size: usize = head
+            .strip_prefix(id)?
+            .strip_prefix(" blob ")?
+            .parse()
+            .ok()?;
         answer = &answer[end + 1..];
         contents.push(answer.get(..size)?.to_vec());
         answer = answer.get(size + 1..)?;
@@ -265,18 +315,35 @@ mod tests {
     fn entries_of_a_tree_are_read() {
         let file = entry_of(b"100644 blob 0a1b     120\tpools/a b\tc.yaml").unwrap();
         let path = "pools/a b\tc.yaml".to_owned();
-        assert_eq!(file, TreeEntry { kind: EntryKind::File, id: "0a1b".to_owned(), size: Some(120), path });
+        assert_eq!(
+            file,
+            TreeEntry {
+                kind: EntryKind::File,
+                id: "0a1b".to_owned(),
+                size: Some(120),
+                path
+            }
+        );
         let submodule = entry_of(b"160000 commit 0a1b       -\tpools/more").unwrap();
-        assert_eq!((submodule.kind, submodule.size), (EntryKind::Submodule, None));
+        assert_eq!(
+            (submodule.kind, submodule.size),
+            (EntryKind::Submodule, None)
+        );
         assert_eq!(entry_of(b"nonsense"), None);
     }
 
     #[test]
     fn contents_are_cut_where_their_sizes_say() {
         let answer = b"aa blob 3\na\nb\nbb blob 0\n\n";
-        assert_eq!(contents_of(answer, &["aa", "bb"]).unwrap(), [b"a\nb".to_vec(), Vec::new()]);
+        assert_eq!(
+            contents_of(answer, &["aa", "bb"]).unwrap(),
+            [b"a\nb".to_vec(), Vec::new()]
+        );
         assert_eq!(contents_of(b"aa missing\n", &["aa"]), None);
         assert_eq!(contents_of(b"aa blob 9\nshort\n", &["aa"]), None);
-        assert_eq!(contents_of(b"aa blob 18446744073709551615\nshort\n", &["aa"]), None);
+        assert_eq!(
+            contents_of(b"aa blob 18446744073709551615\nshort\n", &["aa"]),
+            None
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Finds the repository that a directory belongs to. Files of a work tree never choose it: an attacker may have supplied them.
+//! Finds the repository that a directory belongs to. Files of a work tree never choose it: an
+//! attacker may have supplied them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,22 +9,34 @@ use super::git::{Form, Git, GitFault};
 /// A directory in a repository. It need not be in the work tree.
 pub(super) struct InRepository {
     pub(super) git: Git,
-    /// The directory, from the top of the repository; without slashes around it, and empty for the top.
+    /// The directory, from the top of the repository; without slashes around it, and empty for the
+    /// top.
     pub(super) path: String,
 }
 
 impl InRepository {
-    /// The repository with the nearest `.git` upwards, or a bare one that no work tree contains and whose name ends in `.git`.
+    /// The repository with the nearest `.git` upwards, or a bare one that no work tree contains and
+    /// whose name ends in `.git`.
     pub(super) fn of(directory: &Path, revision: &str) -> Result<InRepository, GitFault> {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-        let folder = absolute.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new("/"));
+        let folder = absolute
+            .ancestors()
+            .find(|ancestor| ancestor.is_dir())
+            .unwrap_or(Path::new("/"));
         let rest = absolute.strip_prefix(folder).unwrap_or(Path::new(""));
-        let real = std::fs::canonicalize(folder).map_err(|error| GitFault::Refused(error.to_string()))?;
+        let real =
+            std::fs::canonicalize(folder).map_err(|error| GitFault::Refused(error.to_string()))?;
         let ceilings = ceilings();
         let mut tops = work_trees(&real, &ceilings);
         let git = match tops.next() {
-            Some(top) => Git { top: top.to_owned(), form: Form::WorkTree },
-            None => Git { top: bare(&real)?.to_owned(), form: Form::Bare },
+            Some(top) => Git {
+                top: top.to_owned(),
+                form: Form::WorkTree,
+            },
+            None => Git {
+                top: bare(&real)?.to_owned(),
+                form: Form::Bare,
+            },
         };
         if let Some(link) = link(folder, &git.top, revision, &ceilings)? {
             return Err(GitFault::Link(link));
@@ -31,7 +44,10 @@ impl InRepository {
         git.require_top()?;
         refuse_shadow(&git.top, tops, revision)?;
         // In a worktree or a submodule, `.git` is a file.
-        let below = real.strip_prefix(&git.top).unwrap_or(Path::new("")).join(rest);
+        let below = real
+            .strip_prefix(&git.top)
+            .unwrap_or(Path::new(""))
+            .join(rest);
         if below.iter().any(|part| part == ".git") {
             return Err(GitFault::InsideGit);
         }
@@ -43,13 +59,16 @@ impl InRepository {
 /// Where the person does not want git to look for a repository, nor above.
 fn ceilings() -> Vec<PathBuf> {
     let named: OsString = std::env::var_os("GIT_CEILING_DIRECTORIES").unwrap_or_default();
-    std::env::split_paths(&named).map(|path| std::fs::canonicalize(&path).unwrap_or(path)).collect()
+    std::env::split_paths(&named)
+        .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+        .collect()
 }
 
 /// The tops of the work trees that a folder lies in, the nearest first.
 fn work_trees<'p>(folder: &'p Path, ceilings: &[PathBuf]) -> impl Iterator<Item = &'p Path> {
     let ancestors = folder.ancestors();
-    let searched = ancestors.take_while(move |ancestor| *ancestor == folder || !ceilings.iter().any(|c| c == ancestor));
+    let searched = ancestors
+        .take_while(move |ancestor| *ancestor == folder || !ceilings.iter().any(|c| c == ancestor));
     searched.filter(|ancestor| ancestor.join(".git").symlink_metadata().is_ok())
 }
 
@@ -62,15 +81,29 @@ fn bare(folder: &Path) -> Result<&Path, GitFault> {
     if top != folder {
         return Err(GitFault::InsideGit);
     }
-    let is_named = top.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".git"));
-    if is_named { Ok(top) } else { Err(GitFault::BareName(top.to_owned())) }
+    let is_named = top
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().ends_with(".git"));
+    if is_named {
+        Ok(top)
+    } else {
+        Err(GitFault::BareName(top.to_owned()))
+    }
 }
 
-/// A repository where another one has files: a submodule, or a `.git` that came with an archive. Either may answer for the other's files.
-fn refuse_shadow<'p>(inner: &Path, outers: impl Iterator<Item = &'p Path>, revision: &str) -> Result<(), GitFault> {
+/// A repository where another one has files: a submodule, or a `.git` that came with an archive.
+/// Either may answer for the other's files.
+fn refuse_shadow<'p>(
+    inner: &Path,
+    outers: impl Iterator<Item = &'p Path>,
+    revision: &str,
+) -> Result<(), GitFault> {
     for outer in outers {
         if is_tracked(inner, outer, revision)? {
-            return Err(GitFault::Shadowed { inner: inner.to_owned(), outer: outer.to_owned() });
+            return Err(GitFault::Shadowed {
+                inner: inner.to_owned(),
+                outer: outer.to_owned(),
+            });
         }
     }
     Ok(())
@@ -78,14 +111,28 @@ fn refuse_shadow<'p>(inner: &Path, outers: impl Iterator<Item = &'p Path>, revis
 
 fn is_tracked(path: &Path, top: &Path, revision: &str) -> Result<bool, GitFault> {
     let below = path.strip_prefix(top).unwrap_or(path);
-    Git { top: top.to_owned(), form: Form::WorkTree }.tracks(below, revision)
+    Git {
+        top: top.to_owned(),
+        form: Form::WorkTree,
+    }
+    .tracks(below, revision)
 }
 
-/// A link of a work tree on the way: where it leads, or whether it is in the commit at all, is another question.
-fn link(folder: &Path, top: &Path, revision: &str, ceilings: &[PathBuf]) -> Result<Option<PathBuf>, GitFault> {
+/// A link of a work tree on the way: where it leads, or whether it is in the commit at all, is
+/// another question.
+fn link(
+    folder: &Path,
+    top: &Path,
+    revision: &str,
+    ceilings: &[PathBuf],
+) -> Result<Option<PathBuf>, GitFault> {
     for link in folder.ancestors().filter(|ancestor| ancestor.is_symlink()) {
-        let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else { continue };
-        let Ok(parent) = std::fs::canonicalize(parent) else { continue };
+        let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
+            continue;
+        };
+        let Ok(parent) = std::fs::canonicalize(parent) else {
+            continue;
+        };
         let place = parent.join(name);
         if place.starts_with(top) {
             return Ok(Some(link.to_owned()));

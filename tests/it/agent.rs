@@ -2,7 +2,9 @@
 
 use serde_json::json;
 use testbed::agent_vm::{AgentOutcome, AgentReport, AgentRun, AgentVm, RouterBeside};
-use testbed::{AnnotateK8sNode, CiliumInstallation, CiliumVersion, Options, Program, agent_settings};
+use testbed::{
+    AnnotateK8sNode, CiliumInstallation, CiliumVersion, Options, Program, agent_settings,
+};
 
 use super::server::{Server, kubernetes, node};
 use super::support::{pin, pool};
@@ -10,24 +12,49 @@ use super::support::{pin, pool};
 fn starts_on_the_block_of_apply(write_path: &str) {
     let version = CiliumVersion::V1_15;
     let cilium = kubernetes(version.release(), Some(AnnotateK8sNode::On));
-    let server = Server::start(&cilium, Some(version.release()), Options::default(), &[Program::CiliumAgent(version)]);
+    let server = Server::start(
+        &cilium,
+        Some(version.release()),
+        Options::default(),
+        &[Program::CiliumAgent(version)],
+    );
     server.nodes([node("worker-7", json!({}))]);
-    let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.2.15"}]}});
-    server.plane.patch("/api/v1/nodes/worker-7/status", &address).unwrap();
+    let address =
+        json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.2.15"}]}});
+    server
+        .plane
+        .patch("/api/v1/nodes/worker-7/status", &address)
+        .unwrap();
     let policy = format!(
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}}}\n"
     );
-    let documents =
-        [pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"), pin("worker-7", "10.20.30.0/24"), policy];
-    server.folder.write("pools/all.yaml", documents.join("---\n"));
+    let documents = [
+        pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        pin("worker-7", "10.20.30.0/24"),
+        policy,
+    ];
+    server
+        .folder
+        .write("pools/all.yaml", documents.join("---\n"));
     server.run(&["apply", "--auto-approve"]).expect(0);
 
     let vm = AgentVm::prepare(&server.programs, version).unwrap();
-    let report = vm.run(&server.plane, &AgentRun::new("worker-7", AnnotateK8sNode::On)).unwrap();
+    let report = vm
+        .run(
+            &server.plane,
+            &AgentRun::new("worker-7", AnnotateK8sNode::On),
+        )
+        .unwrap();
     assert_eq!(report.outcome, AgentOutcome::Ready, "{}", report.console);
     assert_eq!(report.pod_cidrs_used, ["10.20.30.0/24"]);
-    let cilium_node = server.plane.get("/apis/cilium.io/v2/ciliumnodes/worker-7").unwrap();
-    assert_eq!(cilium_node["spec"]["ipam"]["podCIDRs"], json!(["10.20.30.0/24"]));
+    let cilium_node = server
+        .plane
+        .get("/apis/cilium.io/v2/ciliumnodes/worker-7")
+        .unwrap();
+    assert_eq!(
+        cilium_node["spec"]["ipam"]["podCIDRs"],
+        json!(["10.20.30.0/24"])
+    );
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
 }
 
@@ -52,20 +79,43 @@ fn announcing(write_path: &str, block: &str) -> Server {
         ..kubernetes(VERSION.release(), Some(AnnotateK8sNode::On))
     };
     let programs = [Program::CiliumAgent(VERSION), Program::NodeSettingsOracle];
-    let server = Server::start(&cilium, Some(VERSION.release()), Options::default(), &programs);
+    let server = Server::start(
+        &cilium,
+        Some(VERSION.release()),
+        Options::default(),
+        &programs,
+    );
     let neighbor = json!({"peerAddress": "192.0.2.254/32", "peerASN": 65000});
     let router = json!({"localASN": 65001, "exportPodCIDR": true, "neighbors": [neighbor]});
     let policy = json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumBGPPeeringPolicy", "metadata": {"name": "racks"},
         "spec": {"nodeSelector": {}, "virtualRouters": [router]}});
-    server.plane.create("/apis/cilium.io/v2alpha1/ciliumbgppeeringpolicies", &policy).unwrap();
-    server.nodes([node("worker-7", json!({"kubernetes.io/hostname": "worker-7"}))]);
+    server
+        .plane
+        .create("/apis/cilium.io/v2alpha1/ciliumbgppeeringpolicies", &policy)
+        .unwrap();
+    server.nodes([node(
+        "worker-7",
+        json!({"kubernetes.io/hostname": "worker-7"}),
+    )]);
     let addresses = json!([{"type": "InternalIP", "address": "192.0.2.1"}]);
-    server.plane.patch("/api/v1/nodes/worker-7/status", &json!({"status": {"addresses": addresses}})).unwrap();
+    server
+        .plane
+        .patch(
+            "/api/v1/nodes/worker-7/status",
+            &json!({"status": {"addresses": addresses}}),
+        )
+        .unwrap();
     let policy = format!(
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, limits: {{disruptive: {{percent: 100}}}}}}\n"
     );
-    let documents = [pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"), pin("worker-7", block), policy];
-    server.folder.write("pools/all.yaml", documents.join("---\n"));
+    let documents = [
+        pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        pin("worker-7", block),
+        policy,
+    ];
+    server
+        .folder
+        .write("pools/all.yaml", documents.join("---\n"));
     server
 }
 
@@ -74,30 +124,65 @@ fn heard(server: &Server, settings: &[String]) -> (AgentReport, String) {
     let vm = AgentVm::prepare(&server.programs, VERSION).unwrap();
     let mut run = AgentRun::new("worker-7", AnnotateK8sNode::On);
     run.router = RouterBeside::Frr;
-    run.flags = vec!["--enable-bgp-control-plane=true".to_owned(), "--devices=eth1".to_owned()];
+    run.flags = vec![
+        "--enable-bgp-control-plane=true".to_owned(),
+        "--devices=eth1".to_owned(),
+    ];
     run.flags.extend_from_slice(settings);
     let report = vm.run(&server.plane, &run).unwrap();
-    assert_eq!(report.outcome, AgentOutcome::Ready, "{}\n{}", report.console, report.log);
-    let rib =
-        report.rib.clone().unwrap_or_else(|| panic!("the router heard nothing:\n{}\n{}", report.console, report.log));
+    assert_eq!(
+        report.outcome,
+        AgentOutcome::Ready,
+        "{}\n{}",
+        report.console,
+        report.log
+    );
+    let rib = report.rib.clone().unwrap_or_else(|| {
+        panic!(
+            "the router heard nothing:\n{}\n{}",
+            report.console, report.log
+        )
+    });
     (report, rib)
 }
 
 /// Prefixes and next hops of what FRR prints.
 fn routes(rib: &str) -> Vec<(String, String)> {
     let rib: serde_json::Value = serde_json::from_str(rib).unwrap();
-    let hop = |paths: &serde_json::Value| paths[0]["nexthops"][0]["ip"].as_str().unwrap().to_owned();
-    rib["routes"].as_object().unwrap().iter().map(|(prefix, paths)| (prefix.clone(), hop(paths))).collect()
+    let hop =
+        |paths: &serde_json::Value| paths[0]["nexthops"][0]["ip"].as_str().unwrap().to_owned();
+    rib["routes"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(prefix, paths)| (prefix.clone(), hop(paths)))
+        .collect()
 }
 
 /// What `doctor` says of a router that holds this.
 fn examined(server: &Server, rib: &str) -> serde_json::Value {
     server.folder.write("rib.json", rib);
-    server.run(&["doctor", "--rib", "rib.json", "-o", "json", "--fail-on", "never"]).expect(0).json()
+    server
+        .run(&[
+            "doctor",
+            "--rib",
+            "rib.json",
+            "-o",
+            "json",
+            "--fail-on",
+            "never",
+        ])
+        .expect(0)
+        .json()
 }
 
 fn rules(report: &serde_json::Value) -> Vec<&str> {
-    report["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect()
+    report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["rule"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -107,9 +192,17 @@ fn agent_announces_the_annotation() {
     server.run(&["apply", "--auto-approve"]).expect(0);
     let (report, rib) = heard(&server, &[]);
     assert_eq!(report.pod_cidrs_used, ["10.20.30.0/24"]);
-    assert_eq!(routes(&rib), [("10.20.30.0/24".to_owned(), "192.0.2.1".to_owned())]);
+    assert_eq!(
+        routes(&rib),
+        [("10.20.30.0/24".to_owned(), "192.0.2.1".to_owned())]
+    );
     let examined = examined(&server, &rib);
-    assert!(!rules(&examined).iter().any(|rule| rule.starts_with("route-")), "{examined:#}");
+    assert!(
+        !rules(&examined)
+            .iter()
+            .any(|rule| rule.starts_with("route-")),
+        "{examined:#}"
+    );
     // The next hop of another node's block is told from its own.
     let wrong = self::examined(&server, &rib.replace("10.20.30.0/24", "10.20.31.0/24"));
     assert!(rules(&wrong).contains(&"route-missing"), "{wrong:#}");
@@ -126,12 +219,26 @@ fn agent_announces_the_block_that_a_setting_moved_it_to() {
     let range = settings["worker-7"]["ipv4-range"].clone();
     let (report, rib) = heard(&server, &[format!("--ipv4-range={range}")]);
     assert_eq!(report.pod_cidrs_used, ["10.20.40.0/24"]);
-    assert_eq!(routes(&rib), [("10.20.40.0/24".to_owned(), "192.0.2.1".to_owned())]);
+    assert_eq!(
+        routes(&rib),
+        [("10.20.40.0/24".to_owned(), "192.0.2.1".to_owned())]
+    );
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
     // The difference that stays is explained, and is no fault of the routes.
     let examined = examined(&server, &rib);
-    assert!(rules(&examined).contains(&"block-overridden"), "{examined:#}");
-    assert!(!rules(&examined).iter().any(|rule| rule.starts_with("route-")), "{examined:#}");
+    assert!(
+        rules(&examined).contains(&"block-overridden"),
+        "{examined:#}"
+    );
+    assert!(
+        !rules(&examined)
+            .iter()
+            .any(|rule| rule.starts_with("route-")),
+        "{examined:#}"
+    );
     let told = server.run(&["explain", "worker-7"]).expect(0).stdout;
-    assert!(told.contains("10.20.40.0/24") && told.contains("10.20.9.0/24"), "{told}");
+    assert!(
+        told.contains("10.20.40.0/24") && told.contains("10.20.9.0/24"),
+        "{told}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Faulty files: each gives a diagnostic with its rule, file and line, exit 3, and nothing is written.
+//! Faulty files: each gives a diagnostic with its rule, file and line, exit 3, and nothing is
+//! written.
 
 use cilium_ipam::desired::{DocumentKind, Documents, SourceFile, json_schema, lower};
 use cilium_ipam::model::{Finding, Rule, Severity};
@@ -75,8 +76,14 @@ fn cases() -> Vec<(&'static str, String, &'static str, u64)> {
 
 /// A pool that is a subnet, with this before it.
 fn subnet(more: &str) -> String {
-    let (network, subnet) = ("782ec9ac-44f9-4318-8c67-a2fed2ccca4f", "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11");
-    pool("a", &format!("{{{more}neutron: {{network: {network}, subnet: {subnet}}}}}"))
+    let (network, subnet) = (
+        "782ec9ac-44f9-4318-8c67-a2fed2ccca4f",
+        "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11",
+    );
+    pool(
+        "a",
+        &format!("{{{more}neutron: {{network: {network}, subnet: {subnet}}}}}"),
+    )
 }
 
 fn alias_bomb() -> String {
@@ -90,7 +97,10 @@ fn alias_bomb() -> String {
 }
 
 fn folder() -> Folder {
-    Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]))])
+    Folder::new(&[(
+        "cluster.json",
+        &cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]),
+    )])
 }
 
 #[test]
@@ -108,14 +118,33 @@ fn assert_named(cases: Vec<Case>) {
         let before = folder.read("cluster.json");
         let ran = folder.run(&["validate", "-o", "json"]).expect(3);
         let report = ran.json();
-        let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["rule"] == rule);
+        let found = report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["rule"] == rule);
         let finding = found.unwrap_or_else(|| panic!("{what}: no {rule} in {report:#}"));
         assert_eq!(finding["origin"]["file"], "pools/faulty.yaml", "{what}");
         assert_eq!(finding["origin"]["line"], line, "{what}: {finding:#}");
-        assert!(finding["help"].as_str().is_some_and(|help| !help.is_empty()), "{what}: {finding:#}");
-        let human = folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(3);
-        assert!(human.stderr.contains(&format!("cilium-ipam::{rule}")), "{what}: {}", human.stderr);
-        assert!(human.stderr.contains(&format!("faulty.yaml:{line}")), "{what}: {}", human.stderr);
+        assert!(
+            finding["help"]
+                .as_str()
+                .is_some_and(|help| !help.is_empty()),
+            "{what}: {finding:#}"
+        );
+        let human = folder
+            .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+            .expect(3);
+        assert!(
+            human.stderr.contains(&format!("cilium-ipam::{rule}")),
+            "{what}: {}",
+            human.stderr
+        );
+        assert!(
+            human.stderr.contains(&format!("faulty.yaml:{line}")),
+            "{what}: {}",
+            human.stderr
+        );
         assert_eq!(folder.read("cluster.json"), before, "{what}");
     }
 }
@@ -123,10 +152,16 @@ fn assert_named(cases: Vec<Case>) {
 #[test]
 fn every_fault_of_every_file_at_once() {
     let folder = folder();
-    folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.1/16, nonsense], blocksize: 24}"));
+    folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.1/16, nonsense], blocksize: 24}"),
+    );
     folder.write(
         "pools/deep/b.yaml",
-        pool("b", "{cidrs: [10.20.0.1/16, nonsense], blockSize: 24, reserved: [x], priority: 1}"),
+        pool(
+            "b",
+            "{cidrs: [10.20.0.1/16, nonsense], blockSize: 24, reserved: [x], priority: 1}",
+        ),
     );
     folder.write("pools/c.yml", "kind: Pool\n---\nkind: [\n");
     insta::assert_snapshot!(folder.run(&["validate"]).expect(3).all());
@@ -136,18 +171,34 @@ fn every_fault_of_every_file_at_once() {
 fn found(folder: &Folder) -> Vec<(String, u64)> {
     let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
     let findings = report["findings"].as_array().unwrap().iter();
-    findings.map(|f| (f["rule"].as_str().unwrap().to_owned(), f["origin"]["line"].as_u64().unwrap())).collect()
+    findings
+        .map(|f| {
+            (
+                f["rule"].as_str().unwrap().to_owned(),
+                f["origin"]["line"].as_u64().unwrap(),
+            )
+        })
+        .collect()
 }
 
 #[track_caller]
 fn assert_found(text: &str, expected: &[(&str, u64)]) {
     let folder = folder();
     folder.write("pools/a.yaml", text);
-    let expected: Vec<_> = expected.iter().map(|(rule, line)| ((*rule).to_owned(), *line)).collect();
-    assert_eq!(found(&folder), expected, "{}", folder.run(&["validate"]).stderr);
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(rule, line)| ((*rule).to_owned(), *line))
+        .collect();
+    assert_eq!(
+        found(&folder),
+        expected,
+        "{}",
+        folder.run(&["validate"]).stderr
+    );
 }
 
-/// Every place of a schema where a mapping has a field, as the keys that lead to it; `[]` is an item of a list.
+/// Every place of a schema where a mapping has a field, as the keys that lead to it; `[]` is an
+/// item of a list.
 fn fields(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         path.push(name.clone());
@@ -164,10 +215,12 @@ fn fields(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) 
 
 /// A document whose only content is `value` at the end of `path`.
 fn nested(path: &[String], value: Value) -> Value {
-    path.iter().rev().fold(value, |value, key| match key.as_str() {
-        "[]" => json!([value]),
-        key => json!({key: value}),
-    })
+    path.iter()
+        .rev()
+        .fold(value, |value, key| match key.as_str() {
+            "[]" => json!([value]),
+            key => json!({key: value}),
+        })
 }
 
 #[test]
@@ -180,34 +233,69 @@ fn no_field_of_our_kinds_may_be_empty() {
         for path in places.iter().filter(|path| path[0] != "kind") {
             let mut document = nested(path, Value::Null);
             document["kind"] = json!(kind.as_str());
-            let file = SourceFile { path: "a.yaml".into(), text: document.to_string().into() };
+            let file = SourceFile {
+                path: "a.yaml".into(),
+                text: document.to_string().into(),
+            };
             let (_, findings) = lower(&Documents { files: vec![file] });
             let field = path.join(".").replace(".[]", "[0]");
             let told = |finding: &&Finding| {
-                let is_empty = finding.message.starts_with(&format!("`{field}` is empty, expected"));
+                let is_empty = finding
+                    .message
+                    .starts_with(&format!("`{field}` is empty, expected"));
                 // Where one word is allowed, that word is told.
                 let is_word = finding.message.starts_with(&format!("`{field}` is not `"));
-                let is_unknown = finding.message.starts_with(&format!("`{field}` cannot be `null`"));
+                let is_unknown = finding
+                    .message
+                    .starts_with(&format!("`{field}` cannot be `null`"));
                 finding.rule == Rule("wrong-type") && is_empty
                     || finding.rule == Rule("unknown-value") && (is_word || is_unknown)
             };
-            let finding = findings.iter().find(told).unwrap_or_else(|| panic!("{kind:?} {field}: {findings:#?}"));
-            assert!(finding.severity == Severity::Error && !finding.help.is_empty(), "{finding:#?}");
-            let about = findings.iter().filter(|finding| finding.message.starts_with(&format!("`{field}` ")));
-            assert_eq!(about.count(), 1, "{kind:?} {field} is told once: {findings:#?}");
+            let finding = findings
+                .iter()
+                .find(told)
+                .unwrap_or_else(|| panic!("{kind:?} {field}: {findings:#?}"));
+            assert!(
+                finding.severity == Severity::Error && !finding.help.is_empty(),
+                "{finding:#?}"
+            );
+            let about = findings
+                .iter()
+                .filter(|finding| finding.message.starts_with(&format!("`{field}` ")));
+            assert_eq!(
+                about.count(),
+                1,
+                "{kind:?} {field} is told once: {findings:#?}"
+            );
         }
     }
 }
 
 #[test]
 fn an_empty_selector_does_not_select_every_node() {
-    for (selector, is_valid) in [("nodeSelector:", false), ("nodeSelector: ~", false), ("nodeSelector: {}", true)] {
+    for (selector, is_valid) in [
+        ("nodeSelector:", false),
+        ("nodeSelector: ~", false),
+        ("nodeSelector: {}", true),
+    ] {
         let folder = folder();
-        folder.write("pools/a.yaml", pool("a", &format!("\n  cidrs: [10.20.0.0/16]\n  blockSize: 24\n  {selector}")));
-        let report = folder.run(&["validate", "-o", "json"]).expect(if is_valid { 0 } else { 3 }).json();
+        folder.write(
+            "pools/a.yaml",
+            pool(
+                "a",
+                &format!("\n  cidrs: [10.20.0.0/16]\n  blockSize: 24\n  {selector}"),
+            ),
+        );
+        let report = folder
+            .run(&["validate", "-o", "json"])
+            .expect(if is_valid { 0 } else { 3 })
+            .json();
         if !is_valid {
             let finding = &report["findings"][0];
-            assert_eq!((&finding["rule"], &finding["origin"]["line"]), (&json!("wrong-type"), &json!(7)));
+            assert_eq!(
+                (&finding["rule"], &finding["origin"]["line"]),
+                (&json!("wrong-type"), &json!(7))
+            );
             assert_eq!(finding["help"], "write a selector, or `{}` for every node");
         }
     }
@@ -221,14 +309,37 @@ fn empty_fields_of_ciliums_own_kind_are_dropped_with_a_warning() {
     folder.write("pools/lb.yaml", address_pool("blue", spec));
     let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
     let findings = report["findings"].as_array().unwrap();
-    let told: Vec<&str> = findings.iter().map(|finding| finding["message"].as_str().unwrap()).collect();
-    for field in ["blocks[0].start", "cidrs", "serviceSelector", "disabled", "allowFirstLastIPs"] {
-        assert!(told.contains(&&*format!("`spec.{field}` is empty, so the API server drops it")), "{field}: {told:#?}");
+    let told: Vec<&str> = findings
+        .iter()
+        .map(|finding| finding["message"].as_str().unwrap())
+        .collect();
+    for field in [
+        "blocks[0].start",
+        "cidrs",
+        "serviceSelector",
+        "disabled",
+        "allowFirstLastIPs",
+    ] {
+        assert!(
+            told.contains(&&*format!(
+                "`spec.{field}` is empty, so the API server drops it"
+            )),
+            "{field}: {told:#?}"
+        );
     }
-    assert!(findings.len() == 5 && findings.iter().all(|finding| finding["rule"] == "empty-field"), "{report:#}");
+    assert!(
+        findings.len() == 5
+            && findings
+                .iter()
+                .all(|finding| finding["rule"] == "empty-field"),
+        "{report:#}"
+    );
     for (spec, rule) in [
         ("{blocks: [{cidr: 20.0.10.0/24}, null]}", "wrong-type"),
-        ("{blocks: [{cidr: 20.0.10.0/24}], serviceSelektor: null}", "unknown-field"),
+        (
+            "{blocks: [{cidr: 20.0.10.0/24}], serviceSelektor: null}",
+            "unknown-field",
+        ),
         ("null", "missing-field"),
     ] {
         folder.write("pools/lb.yaml", address_pool("blue", spec));
@@ -261,33 +372,75 @@ fn a_fault_of_structure_hides_no_other_and_causes_none() {
         ],
     );
     assert_found(
-        &pool("a", "{cidrs: [10.20.0.0/16, \"fd00::/48\"], blockSize: {ipv4: x,\n  ipv6: 64}, priority: 2.0}"),
+        &pool(
+            "a",
+            "{cidrs: [10.20.0.0/16, \"fd00::/48\"], blockSize: {ipv4: x,\n  ipv6: 64}, priority: 2.0}",
+        ),
         &[("wrong-type", 4), ("wrong-type", 5)],
     );
     assert_found(
         &pin("n", "10.20.0.1/24")
             .replace("{podCIDRs", "{pol: a,\n  podCIDRs")
             .replace("{name: n}", "{name: N_n, extra: 1}"),
-        &[("bad-name", 3), ("unknown-field", 3), ("unknown-field", 4), ("host-bits", 5)],
+        &[
+            ("bad-name", 3),
+            ("unknown-field", 3),
+            ("unknown-field", 4),
+            ("host-bits", 5),
+        ],
     );
     assert_found(
         "apiVersion: x\nkind: Policy\nmetadata: {}\nspec: {writePath: Node, excluded: [x,\n  1]}\n",
-        &[("unknown-value", 1), ("missing-field", 3), ("unknown-value", 4), ("bad-range", 4), ("wrong-type", 5)],
+        &[
+            ("unknown-value", 1),
+            ("missing-field", 3),
+            ("unknown-value", 4),
+            ("bad-range", 4),
+            ("wrong-type", 5),
+        ],
     );
 }
 
 #[test]
 fn a_faulty_pool_does_not_make_its_pins_faulty() {
     let named = |node: &str, cidr: &str| pin(node, cidr).replace("{podCIDRs", "{pool: a, podCIDRs");
-    let pins = format!("---\n{}---\n{}", named("n", "10.20.0.0/24"), pin("m", "10.99.0.0/24"));
+    let pins = format!(
+        "---\n{}---\n{}",
+        named("n", "10.20.0.0/24"),
+        pin("m", "10.99.0.0/24")
+    );
     for (faulty, rule, line) in [
-        (pool("a", "{cidrs: [10.20.0.1/16], blockSize: 24}"), "host-bits", 4),
-        (pool("a", "{cidrs: 10.20.0.0/16, blockSize: 24}"), "wrong-type", 4),
-        (pool("a", "{cidrs: [10.20.0.0/16], blocksize: 24}"), "unknown-field", 4),
-        (pool("a", GOOD).replace("{name: a}", "{}"), "missing-field", 3),
-        (pool("a", GOOD).replace("IPPool", "IPPol"), "unknown-kind", 2),
         (
-            format!("{}---\n{}", pool("a", "{cidrs: [10.1.0.0/16], blockSize: 24}"), pool("a", GOOD)),
+            pool("a", "{cidrs: [10.20.0.1/16], blockSize: 24}"),
+            "host-bits",
+            4,
+        ),
+        (
+            pool("a", "{cidrs: 10.20.0.0/16, blockSize: 24}"),
+            "wrong-type",
+            4,
+        ),
+        (
+            pool("a", "{cidrs: [10.20.0.0/16], blocksize: 24}"),
+            "unknown-field",
+            4,
+        ),
+        (
+            pool("a", GOOD).replace("{name: a}", "{}"),
+            "missing-field",
+            3,
+        ),
+        (
+            pool("a", GOOD).replace("IPPool", "IPPol"),
+            "unknown-kind",
+            2,
+        ),
+        (
+            format!(
+                "{}---\n{}",
+                pool("a", "{cidrs: [10.1.0.0/16], blockSize: 24}"),
+                pool("a", GOOD)
+            ),
             "duplicate-name",
             8,
         ),
@@ -297,7 +450,10 @@ fn a_faulty_pool_does_not_make_its_pins_faulty() {
     // What has nothing to do with the faulty pool is told all the same.
     let good = pool("b", "{cidrs: [10.30.0.0/16], blockSize: 24}");
     let outside = named("n", "10.31.0.0/24").replace("pool: a", "pool: b");
-    let text = format!("{}---\n{good}---\n{outside}", pool("a", "{cidrs: [10.20.0.1/16], blockSize: 24}"));
+    let text = format!(
+        "{}---\n{good}---\n{outside}",
+        pool("a", "{cidrs: [10.20.0.1/16], blockSize: 24}")
+    );
     assert_found(&text, &[("host-bits", 4), ("pin-outside-pool", 14)]);
 }
 
@@ -314,8 +470,14 @@ fn ten_thousand_pools_in_one_file() {
             ),
         )
     };
-    folder.write("pools/all.yaml", (0..10_000).map(one).collect::<Vec<_>>().join("---\n"));
-    assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 10,000 pools, 0 pins, 0 warnings\n");
+    folder.write(
+        "pools/all.yaml",
+        (0..10_000).map(one).collect::<Vec<_>>().join("---\n"),
+    );
+    assert_eq!(
+        folder.run(&["validate"]).expect(0).stdout,
+        "valid: 10,000 pools, 0 pins, 0 warnings\n"
+    );
 }
 
 #[test]
@@ -326,7 +488,17 @@ fn messages_are_in_our_words() {
         let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
         for finding in report["findings"].as_array().unwrap() {
             let message = finding["message"].as_str().unwrap();
-            for leak in ["Options", "Policy in", "from_", "budget", "invalid type", "i32", "u64", " line ", "column"] {
+            for leak in [
+                "Options",
+                "Policy in",
+                "from_",
+                "budget",
+                "invalid type",
+                "i32",
+                "u64",
+                " line ",
+                "column",
+            ] {
                 assert!(!message.contains(leak), "{what}: {message}");
             }
         }
@@ -338,7 +510,10 @@ fn places_that_are_no_files() {
     let folder = folder();
     let rule = |arguments: &[&str]| {
         let ran = folder.run(&[arguments, &["-o", "json"]].concat()).expect(3);
-        ran.json()["findings"][0]["rule"].as_str().unwrap().to_owned()
+        ran.json()["findings"][0]["rule"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     assert_eq!(rule(&["validate", "nowhere"]), "missing-directory");
     std::fs::create_dir(folder.join("empty")).unwrap();
@@ -346,9 +521,15 @@ fn places_that_are_no_files() {
     folder.write("latin/a.yaml", b"kind: IPP\xf6l\n");
     assert_eq!(rule(&["validate", "latin"]), "not-utf8");
     folder.write("latin/a.yaml", b"kind: IPPool\n# caf\xc3\xa9 \xe9\n");
-    let report = folder.run(&["validate", "latin", "-o", "json"]).expect(3).json();
+    let report = folder
+        .run(&["validate", "latin", "-o", "json"])
+        .expect(3)
+        .json();
     let origin = &report["findings"][0]["origin"];
-    assert_eq!((origin["line"].as_u64(), origin["column"].as_u64()), (Some(2), Some(8)));
+    assert_eq!(
+        (origin["line"].as_u64(), origin["column"].as_u64()),
+        (Some(2), Some(8))
+    );
     folder.write("large/a.yaml", vec![b'#'; 50 * 1024 * 1024]);
     assert_eq!(rule(&["validate", "large"]), "file-too-large");
     folder.write("outside.yaml", pool("a", GOOD));
@@ -362,7 +543,13 @@ fn places_that_are_no_files() {
     folder.write("blank/b.yaml", "# nothing yet\n");
     assert_eq!(rule(&["validate", "blank"]), "empty-directory");
     std::fs::create_dir(folder.join("pipe")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(folder.join("pipe/a.yaml")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(folder.join("pipe/a.yaml"))
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(rule(&["validate", "pipe"]), "unreadable-file");
 }
 
@@ -370,8 +557,14 @@ fn places_that_are_no_files() {
 fn the_case_of_an_extension_does_not_matter() {
     let folder = folder();
     folder.write("pools/a.YAML", pool("a", GOOD));
-    folder.write("pools/b.Yml", pool("b", "{cidrs: [10.21.0.0/16], blockSize: 24, priority: 1}"));
-    assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 2 pools, 0 pins, 0 warnings\n");
+    folder.write(
+        "pools/b.Yml",
+        pool("b", "{cidrs: [10.21.0.0/16], blockSize: 24, priority: 1}"),
+    );
+    assert_eq!(
+        folder.run(&["validate"]).expect(0).stdout,
+        "valid: 2 pools, 0 pins, 0 warnings\n"
+    );
 }
 
 #[test]
@@ -380,10 +573,14 @@ fn links_within_the_directory_are_followed_once() {
     folder.write("pools/.data/a.yaml", pool("a", GOOD));
     std::os::unix::fs::symlink(".data/a.yaml", folder.join("pools/a.yaml")).unwrap();
     std::os::unix::fs::symlink(".", folder.join("pools/loop")).unwrap();
-    assert_eq!(folder.run(&["validate"]).expect(0).stdout, "valid: 1 pool, 0 pins, 0 warnings\n");
+    assert_eq!(
+        folder.run(&["validate"]).expect(0).stdout,
+        "valid: 1 pool, 0 pins, 0 warnings\n"
+    );
 }
 
-/// Emacs locks `a.yaml` by a link `.#a.yaml`, others by names without a dot: no such link makes the files around it invalid.
+/// Emacs locks `a.yaml` by a link `.#a.yaml`, others by names without a dot: no such link makes the
+/// files around it invalid.
 #[test]
 fn a_link_to_nowhere_is_a_fault_only_where_it_should_be_yaml() {
     let folder = folder();
@@ -394,25 +591,45 @@ fn a_link_to_nowhere_is_a_fault_only_where_it_should_be_yaml() {
     folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
     std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();
     let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
-    assert!(report["findings"].as_array().unwrap().iter().any(|finding| finding["rule"] == "empty-directory"));
+    assert!(
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|finding| finding["rule"] == "empty-directory")
+    );
 }
 
 #[test]
 fn hostile_names_do_not_reach_the_terminal() {
     let folder = folder();
-    folder.write("pools/a.yaml", pool("a", "{cidrs: [\"\\e[31mred\\u202e\"], blockSize: 24}"));
+    folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [\"\\e[31mred\\u202e\"], blockSize: 24}"),
+    );
     let ran = folder.run(&["validate"]).expect(3);
-    assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains('\u{202e}'), "{}", ran.stderr);
+    assert!(
+        !ran.stderr.contains('\u{1b}') && !ran.stderr.contains('\u{202e}'),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn warnings_do_not_stop_a_plan() {
     let folder = folder();
-    folder.write("pools/a.yaml", pool("a", "{cidrs: [20.0.10.0/24], blockSize: 26}"));
-    let ran = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0);
+    folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [20.0.10.0/24], blockSize: 26}"),
+    );
+    let ran = folder
+        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
+        .expect(0);
     assert_eq!(ran.json()["findings"][0]["rule"], "foreign-address-space");
     folder.write("pools/policy.yaml", "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {ownAddressSpace: [20.0.0.0/8]}\n");
-    let ran = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0);
+    let ran = folder
+        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
+        .expect(0);
     assert_eq!(ran.json()["findings"].as_array().unwrap().len(), 0);
 }
 
@@ -429,7 +646,9 @@ fn a_second_place_in_an_endless_line_is_not_drawn() {
 }
 
 fn address_pool(name: &str, spec: &str) -> String {
-    format!("apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+    format!(
+        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
 }
 
 fn service_pin(service: &str, ips: &str) -> String {
@@ -442,39 +661,102 @@ fn service_pin(service: &str, ips: &str) -> String {
 fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
     let blocks = |blocks: &str| address_pool("blue", &format!("{{blocks: [{blocks}]}}"));
     let selecting = |selector: &str| {
-        address_pool("blue", &format!("{{blocks: [{{cidr: 20.0.10.0/24}}],\n  serviceSelector: {selector}}}"))
+        address_pool(
+            "blue",
+            &format!("{{blocks: [{{cidr: 20.0.10.0/24}}],\n  serviceSelector: {selector}}}"),
+        )
     };
     let cases: Vec<Case> = vec![
         ("an empty block", blocks("{}"), "empty-block", 4),
         ("a stop alone", blocks("{stop: 10.0.0.9}"), "empty-block", 4),
-        ("two forms", blocks("{cidr: 10.0.0.0/24, start: 10.0.0.9}"), "two-forms", 4),
-        ("start > end", blocks("{start: 10.0.0.9,\n  stop: 10.0.0.1}"), "bad-range", 5),
-        ("two families", blocks("{start: 10.0.0.9, stop: \"fd00::1\"}"), "bad-range", 4),
+        (
+            "two forms",
+            blocks("{cidr: 10.0.0.0/24, start: 10.0.0.9}"),
+            "two-forms",
+            4,
+        ),
+        (
+            "start > end",
+            blocks("{start: 10.0.0.9,\n  stop: 10.0.0.1}"),
+            "bad-range",
+            5,
+        ),
+        (
+            "two families",
+            blocks("{start: 10.0.0.9, stop: \"fd00::1\"}"),
+            "bad-range",
+            4,
+        ),
         ("no family", blocks("{start: ten}"), "bad-address", 4),
         ("no CIDR", blocks("{cidr: 10.0.0.0}"), "bad-cidr", 4),
-        ("everything", blocks("{cidr: 0.0.0.0/0}"), "whole-address-space", 4),
-        ("everything of IPv6", blocks("{cidr: \"::/0\"}"), "whole-address-space", 4),
-        ("no addresses", address_pool("blue", "{disabled: true}"), "no-addresses", 4),
+        (
+            "everything",
+            blocks("{cidr: 0.0.0.0/0}"),
+            "whole-address-space",
+            4,
+        ),
+        (
+            "everything of IPv6",
+            blocks("{cidr: \"::/0\"}"),
+            "whole-address-space",
+            4,
+        ),
+        (
+            "no addresses",
+            address_pool("blue", "{disabled: true}"),
+            "no-addresses",
+            4,
+        ),
         ("an empty list", blocks(""), "no-addresses", 4),
-        ("overlap inside", blocks("{cidr: 10.0.0.0/24},\n  {start: 10.0.0.9}"), "ranges-overlap", 5),
-        ("loopback", blocks("{cidr: 127.0.0.0/24}"), "unusable-address-space", 4),
+        (
+            "overlap inside",
+            blocks("{cidr: 10.0.0.0/24},\n  {start: 10.0.0.9}"),
+            "ranges-overlap",
+            5,
+        ),
+        (
+            "loopback",
+            blocks("{cidr: 127.0.0.0/24}"),
+            "unusable-address-space",
+            4,
+        ),
         ("a number", blocks("{cidr: 10}"), "wrong-type", 4),
-        ("unknown field", address_pool("blue", "{block: [{cidr: 10.0.0.0/24}]}"), "unknown-field", 4),
-        ("unknown version", blocks("{cidr: 10.0.0.0/24}").replace("cilium.io/v2", "cilium.io/v3"), "unknown-value", 1),
+        (
+            "unknown field",
+            address_pool("blue", "{block: [{cidr: 10.0.0.0/24}]}"),
+            "unknown-field",
+            4,
+        ),
+        (
+            "unknown version",
+            blocks("{cidr: 10.0.0.0/24}").replace("cilium.io/v2", "cilium.io/v3"),
+            "unknown-value",
+            1,
+        ),
         (
             "bad yes",
-            address_pool("blue", "{blocks: [{cidr: 10.0.0.0/24}],\n  allowFirstLastIPs: Perhaps}"),
+            address_pool(
+                "blue",
+                "{blocks: [{cidr: 10.0.0.0/24}],\n  allowFirstLastIPs: Perhaps}",
+            ),
             "unknown-value",
             5,
         ),
         (
             "our label",
-            blocks("{cidr: 10.0.0.0/24}")
-                .replace("{name: blue}", "{name: blue, labels: {app.kubernetes.io/managed-by: me}}"),
+            blocks("{cidr: 10.0.0.0/24}").replace(
+                "{name: blue}",
+                "{name: blue, labels: {app.kubernetes.io/managed-by: me}}",
+            ),
             "owner-label",
             3,
         ),
-        ("bad name", blocks("{cidr: 10.0.0.0/24}").replace("name: blue", "name: Blue"), "bad-name", 3),
+        (
+            "bad name",
+            blocks("{cidr: 10.0.0.0/24}").replace("name: blue", "name: Blue"),
+            "bad-name",
+            3,
+        ),
         (
             "nothing selected",
             selecting(
@@ -485,11 +767,18 @@ fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
         ),
         (
             "nothing selected",
-            selecting("{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}"),
+            selecting(
+                "{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}",
+            ),
             "selector-matches-nothing",
             5,
         ),
-        ("bad selector", selecting("{matchLabels: {\"a b\": x}}"), "bad-selector", 5),
+        (
+            "bad selector",
+            selecting("{matchLabels: {\"a b\": x}}"),
+            "bad-selector",
+            5,
+        ),
         (
             "two pools with one name",
             blocks("{cidr: 10.0.0.0/24}") + "---\n" + &blocks("{cidr: 10.0.1.0/24}"),
@@ -498,14 +787,36 @@ fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
         ),
         (
             "two pools that overlap",
-            blocks("{cidr: 10.0.0.0/24}") + "---\n" + &blocks("{start: 10.0.0.9}").replace("blue", "red"),
+            blocks("{cidr: 10.0.0.0/24}")
+                + "---\n"
+                + &blocks("{start: 10.0.0.9}").replace("blue", "red"),
             "address-pool-overlap",
             9,
         ),
-        ("no service", service_pin("web", "[10.0.0.1]"), "bad-service", 4),
-        ("no address", service_pin("shop/web", "[10.0.0.0/24]"), "bad-address", 4),
-        ("no addresses", service_pin("shop/web", "[]"), "out-of-range", 4),
-        ("an address twice", service_pin("shop/web", "[10.0.0.1, 10.0.0.1]"), "address-pinned-twice", 4),
+        (
+            "no service",
+            service_pin("web", "[10.0.0.1]"),
+            "bad-service",
+            4,
+        ),
+        (
+            "no address",
+            service_pin("shop/web", "[10.0.0.0/24]"),
+            "bad-address",
+            4,
+        ),
+        (
+            "no addresses",
+            service_pin("shop/web", "[]"),
+            "out-of-range",
+            4,
+        ),
+        (
+            "an address twice",
+            service_pin("shop/web", "[10.0.0.1, 10.0.0.1]"),
+            "address-pinned-twice",
+            4,
+        ),
         (
             "a Service twice",
             service_pin("shop/web", "[10.0.0.1]")
@@ -521,7 +832,9 @@ fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
 #[test]
 fn a_message_says_what_was_found_and_helps_with_this_field() {
     let policy = |spec: &str| {
-        format!("apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n")
+        format!(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+        )
     };
     let selector = "{matchExpressions: [{key: a, operator: }]}";
     for (file, message, help) in [
@@ -541,20 +854,32 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
             "write `[10.0.0.0/16]`",
         ),
         (
-            pool("a", &format!("{{cidrs: [10.0.0.0/16], blockSize: 24, nodeSelector: {selector}}}")),
+            pool(
+                "a",
+                &format!("{{cidrs: [10.0.0.0/16], blockSize: 24, nodeSelector: {selector}}}"),
+            ),
             "`spec.nodeSelector.matchExpressions[0].operator` is empty, expected text",
             "known here: `In`, `NotIn`, `Exists`, `DoesNotExist`",
         ),
         (
-            pool("a", "{cidrs: [\"fd00::/48\"], blockSize: {ipv6: 64}, reserved: [\"::/0\"]}"),
+            pool(
+                "a",
+                "{cidrs: [\"fd00::/48\"], blockSize: {ipv6: 64}, reserved: [\"::/0\"]}",
+            ),
             "`::/0` is the whole address space",
             "name the part that is meant; to give nothing at all, set `disabled: true` on the pool",
         ),
     ] {
         let folder = Folder::new(&[("pools/a.yaml", &file)]);
         let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
-        let [finding] = &report["findings"].as_array().unwrap()[..] else { panic!("{report:#}") };
-        assert_eq!((finding["message"].as_str(), finding["help"].as_str()), (Some(message), Some(help)), "{file}");
+        let [finding] = &report["findings"].as_array().unwrap()[..] else {
+            panic!("{report:#}")
+        };
+        assert_eq!(
+            (finding["message"].as_str(), finding["help"].as_str()),
+            (Some(message), Some(help)),
+            "{file}"
+        );
     }
 }
 
@@ -563,8 +888,9 @@ fn a_faulty_duration_on_the_command_line() {
     let folder = Folder::new(&[]);
     for flag in ["--patience", "--lock-timeout"] {
         let said = folder.run(&["apply", flag, "5x"]).expect(1).stderr;
-        let told =
-            format!("invalid value '5x' for '{flag} <DURATION>': expected a duration, such as `90s`, `5m` or `1h 30m`");
+        let told = format!(
+            "invalid value '5x' for '{flag} <DURATION>': expected a duration, such as `90s`, `5m` or `1h 30m`"
+        );
         assert!(said.contains(&told), "{said}");
     }
 }

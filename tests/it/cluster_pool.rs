@@ -1,4 +1,5 @@
-//! Ipam `cluster-pool`: blocks that are written into CiliumNodes, and what the real operator makes of them.
+//! Ipam `cluster-pool`: blocks that are written into CiliumNodes, and what the real operator makes
+//! of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,19 +13,28 @@ use super::support::{pin, pool};
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
 const LIMIT: Duration = Duration::from_secs(60);
-const POLICY: &str =
-    "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
 
 fn start(version: CiliumVersion) -> Server {
-    let config = [("cluster-pool-ipv4-cidr", "10.20.0.0/16"), ("cluster-pool-ipv4-mask-size", "24")];
+    let config = [
+        ("cluster-pool-ipv4-cidr", "10.20.0.0/16"),
+        ("cluster-pool-ipv4-mask-size", "24"),
+    ];
     let installation = CiliumInstallation {
         version: version.release().to_owned(),
         ipam: "cluster-pool".into(),
-        config: config.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        config: config
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
         ..CiliumInstallation::default()
     };
     let programs = [Program::CiliumOperator(version)];
-    Server::start(&installation, Some(version.release()), Options::default(), &programs)
+    Server::start(
+        &installation,
+        Some(version.release()),
+        Options::default(),
+        &programs,
+    )
 }
 
 fn operator(server: &Server, version: CiliumVersion, flags: &[&str]) -> Operator {
@@ -33,23 +43,41 @@ fn operator(server: &Server, version: CiliumVersion, flags: &[&str]) -> Operator
 }
 
 fn operator_of_cluster_pool(server: &Server, version: CiliumVersion) -> Operator {
-    let flags = ["--ipam=cluster-pool", "--cluster-pool-ipv4-cidr=10.20.0.0/16", "--cluster-pool-ipv4-mask-size=24"];
+    let flags = [
+        "--ipam=cluster-pool",
+        "--cluster-pool-ipv4-cidr=10.20.0.0/16",
+        "--cluster-pool-ipv4-mask-size=24",
+    ];
     operator(server, version, &flags)
 }
 
 fn replicas(server: &Server, replicas: u32) {
-    server.plane.patch(DEPLOYMENT, &json!({"spec": {"replicas": replicas}})).unwrap();
+    server
+        .plane
+        .patch(DEPLOYMENT, &json!({"spec": {"replicas": replicas}}))
+        .unwrap();
 }
 
 /// Blocks and the operator's errors of all CiliumNodes.
 fn cilium_nodes(server: &Server) -> BTreeMap<String, (Vec<String>, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let read = |object: &Value| {
-        let blocks = object["spec"]["ipam"]["podCIDRs"].as_array().into_iter().flatten().map(text).collect();
+        let blocks = object["spec"]["ipam"]["podCIDRs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(text)
+            .collect();
         let error = text(&object["status"]["ipam"]["operator-status"]["error"]);
         (text(&object["metadata"]["name"]), (blocks, error))
     };
-    server.plane.list(CILIUM_NODES).unwrap().iter().map(read).collect()
+    server
+        .plane
+        .list(CILIUM_NODES)
+        .unwrap()
+        .iter()
+        .map(read)
+        .collect()
 }
 
 /// A CiliumNode as an agent makes it when it starts.
@@ -61,34 +89,65 @@ fn agent_starts(server: &Server, name: &str) {
 /// The block that the operator gives a further node: by then it has seen all those before.
 fn next_of_operator(server: &Server, name: &str) -> String {
     agent_starts(server, name);
-    wait_until("the operator to give a block", LIMIT, || Ok(cilium_nodes(server)[name].0.first().cloned())).unwrap()
+    wait_until("the operator to give a block", LIMIT, || {
+        Ok(cilium_nodes(server)[name].0.first().cloned())
+    })
+    .unwrap()
 }
 
 fn planned(plan: &Value) -> BTreeMap<String, (Vec<String>, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let after = |change: &Value| change["after"].as_array().unwrap().iter().map(text).collect();
+    let after = |change: &Value| {
+        change["after"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(text)
+            .collect()
+    };
     let changes = plan["changes"].as_array().unwrap().iter();
-    changes.map(|change| (text(&change["name"]), (after(change), String::new()))).collect()
+    changes
+        .map(|change| (text(&change["name"]), (after(change), String::new())))
+        .collect()
 }
 
 fn blocked(plan: &Value, name: &str) -> String {
-    let blocked = plan["blocked"].as_array().unwrap().iter().find(|blocked| blocked["name"] == name);
-    blocked.unwrap_or_else(|| panic!("{plan}"))["reason"].as_str().unwrap().to_owned()
+    let blocked = plan["blocked"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|blocked| blocked["name"] == name);
+    blocked.unwrap_or_else(|| panic!("{plan}"))["reason"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
-/// Plans are what the operator keeps: made while it is away, made before the agents start, and refused in its own words.
+/// Plans are what the operator keeps: made while it is away, made before the agents start, and
+/// refused in its own words.
 fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     let server = start(version);
     server.nodes((0..4).map(|index| node(&format!("n{index}"), json!({}))));
     server.folder.write(
         "pools/a.yaml",
-        pool("a", "{cidrs: [10.20.128.0/20], blockSize: 24}") + "---\n" + &pin("n2", "10.20.140.0/24"),
+        pool("a", "{cidrs: [10.20.128.0/20], blockSize: 24}")
+            + "---\n"
+            + &pin("n2", "10.20.140.0/24"),
     );
-    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
-    assert!(blocked(&plan, "n0").contains("hands out blocks itself"), "{plan}");
+    let plan = server
+        .run(&["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
+    assert!(
+        blocked(&plan, "n0").contains("hands out blocks itself"),
+        "{plan}"
+    );
 
     replicas(&server, 0);
-    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
+    let plan = server
+        .run(&["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
     let wanted = planned(&plan);
     assert_eq!(plan["changes"][0]["write_path"], "cilium-node");
     assert_eq!(wanted["n2"].0, ["10.20.140.0/24"]);
@@ -99,7 +158,10 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     let mut seen = cilium_nodes(&server);
     seen.remove("stranger");
     assert_eq!(seen, wanted);
-    assert!(!seen.values().any(|(blocks, _)| blocks.contains(&given)), "{given} {seen:?}");
+    assert!(
+        !seen.values().any(|(blocks, _)| blocks.contains(&given)),
+        "{given} {seen:?}"
+    );
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
 
     // While it runs, on request.
@@ -107,14 +169,20 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     server.nodes((4..8).map(|index| node(&format!("n{index}"), json!({}))));
     let wanted: BTreeMap<_, _> = wanted
         .into_iter()
-        .chain(planned(&server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json()))
+        .chain(planned(
+            &server
+                .run(&["plan", "-o", "json", "--fail-on", "never"])
+                .expect(0)
+                .json(),
+        ))
         .collect();
     server.run(&["apply", "--auto-approve"]).expect(0);
     next_of_operator(&server, "second-stranger");
     let mut seen = cilium_nodes(&server);
     seen.retain(|name, _| name.starts_with('n'));
     assert_eq!((seen.len(), &seen), (8, &wanted));
-    let owner = &server.plane.get(&format!("{CILIUM_NODES}/n5")).unwrap()["metadata"]["ownerReferences"][0];
+    let owner =
+        &server.plane.get(&format!("{CILIUM_NODES}/n5")).unwrap()["metadata"]["ownerReferences"][0];
     let uid = &server.plane.get("/api/v1/nodes/n5").unwrap()["metadata"]["uid"];
     assert_eq!((&owner["kind"], &owner["uid"]), (&json!("Node"), uid));
     drop(operator);
@@ -144,20 +212,42 @@ fn refusals_are_foretold(version: CiliumVersion) {
         pin("outside", "10.99.7.0/24"),
         pin("taken", &holder),
     ];
-    server.folder.write("pools/a.yaml", [&documents[..3], &documents[4..]].concat().join("---\n"));
-    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
+    server.folder.write(
+        "pools/a.yaml",
+        [&documents[..3], &documents[4..]].concat().join("---\n"),
+    );
+    let plan = server
+        .run(&["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
     for (name, block) in [("outside", "10.99.7.0/24"), ("taken", holder.as_str())] {
         let object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
             "spec": {"ipam": {"podCIDRs": [block]}}});
         server.plane.create(CILIUM_NODES, &object).unwrap();
-        let error = || Ok(Some(cilium_nodes(&server)[name].1.clone()).filter(|error| !error.is_empty()));
+        let error =
+            || Ok(Some(cilium_nodes(&server)[name].1.clone()).filter(|error| !error.is_empty()));
         let said = wait_until("the operator to say why", LIMIT, error).unwrap();
-        assert!(blocked(&plan, name).contains(&format!("would refuse it: {said}")), "{said}\n{plan:#}");
+        assert!(
+            blocked(&plan, name).contains(&format!("would refuse it: {said}")),
+            "{said}\n{plan:#}"
+        );
     }
-    assert!(blocked(&plan, "taken").ends_with("(by node holder)"), "{plan:#}");
-    server.folder.write("pools/a.yaml", [&documents[..1], &documents[3..4]].concat().join("---\n"));
-    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
-    assert!(blocked(&plan, "large").contains("keeps account of, which is /24"), "{plan:#}");
+    assert!(
+        blocked(&plan, "taken").ends_with("(by node holder)"),
+        "{plan:#}"
+    );
+    server.folder.write(
+        "pools/a.yaml",
+        [&documents[..1], &documents[3..4]].concat().join("---\n"),
+    );
+    let plan = server
+        .run(&["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
+    assert!(
+        blocked(&plan, "large").contains("keeps account of, which is /24"),
+        "{plan:#}"
+    );
     drop(operator);
 }
 
@@ -176,16 +266,30 @@ fn an_operator_that_gives_nothing_leaves_all_to_us() {
     let server = start(CiliumVersion::V1_19);
     let container = json!({"name": "cilium-operator", "image": "quay.io/cilium/operator-generic:v1.19.3",
         "args": ["--config-dir=/tmp/cilium/config-map", "--ipam=kubernetes"]});
-    server.plane.patch(DEPLOYMENT, &json!({"spec": {"template": {"spec": {"containers": [container]}}}})).unwrap();
+    server
+        .plane
+        .patch(
+            DEPLOYMENT,
+            &json!({"spec": {"template": {"spec": {"containers": [container]}}}}),
+        )
+        .unwrap();
     let _operator = operator(&server, CiliumVersion::V1_19, &["--ipam=kubernetes"]);
     server.nodes([node("new", json!({}))]);
     server.nodes([node("waiting", json!({}))]);
     agent_starts(&server, "waiting");
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [192.168.0.0/16], blockSize: 26}"));
-    let plan = server.run(&["plan", "--out", "plan.json", "-o", "json"]).expect(0).json();
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [192.168.0.0/16], blockSize: 26}"),
+    );
+    let plan = server
+        .run(&["plan", "--out", "plan.json", "-o", "json"])
+        .expect(0)
+        .json();
     // An agent that starts in between does not make the plan stale.
     agent_starts(&server, "new");
-    server.run(&["apply", "plan.json", "--auto-approve"]).expect(0);
+    server
+        .run(&["apply", "plan.json", "--auto-approve"])
+        .expect(0);
     assert_eq!(cilium_nodes(&server), planned(&plan));
     assert_eq!(cilium_nodes(&server)["new"].0, ["192.168.0.0/26"]);
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
@@ -199,14 +303,35 @@ fn a_node_that_the_operator_skips() {
     skipped["metadata"]["annotations"] = json!({"ipam.cilium.io/ignore": "true"});
     server.nodes([node("other", json!({}))]);
     server.nodes([skipped]);
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
-    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
-    assert!(blocked(&plan, "skipped").contains("lies in its ranges"), "{plan:#}");
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.99.0.0/16], blockSize: 25}"));
-    let plan = server.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
-    assert!(blocked(&plan, "other").contains("hands out blocks itself"), "{plan:#}");
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
+    let plan = server
+        .run(&["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
+    assert!(
+        blocked(&plan, "skipped").contains("lies in its ranges"),
+        "{plan:#}"
+    );
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.99.0.0/16], blockSize: 25}"),
+    );
+    let plan = server
+        .run(&["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
+    assert!(
+        blocked(&plan, "other").contains("hands out blocks itself"),
+        "{plan:#}"
+    );
     server.run(&["apply", "--auto-approve"]).expect(0);
     next_of_operator(&server, "other");
-    assert_eq!(cilium_nodes(&server)["skipped"], (vec!["10.99.0.128/25".to_owned()], String::new()));
+    assert_eq!(
+        cilium_nodes(&server)["skipped"],
+        (vec!["10.99.0.128/25".to_owned()], String::new())
+    );
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
 }

@@ -5,7 +5,9 @@ use serde_json::Value;
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
 
 fn items() -> Vec<String> {
-    let mut items: Vec<String> = (0..40).map(|index| node(&format!("n{index}"), ["a", "b"][index % 2], "")).collect();
+    let mut items: Vec<String> = (0..40)
+        .map(|index| node(&format!("n{index}"), ["a", "b"][index % 2], ""))
+        .collect();
     items.push(node("held", "a", &holds("10.20.3.0/24")));
     items
 }
@@ -13,9 +15,16 @@ fn items() -> Vec<String> {
 fn documents() -> [String; 3] {
     let rack = |rack: &str, range: &str| {
         let selector = format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
-        pool(rack, &format!("{{cidrs: [{range}], blockSize: 24, {selector}}}"))
+        pool(
+            rack,
+            &format!("{{cidrs: [{range}], blockSize: 24, {selector}}}"),
+        )
     };
-    [rack("a", "10.20.0.0/20"), rack("b", "10.21.0.0/16"), pin("n7", "10.21.40.0/24")]
+    [
+        rack("a", "10.20.0.0/20"),
+        rack("b", "10.21.0.0/16"),
+        pin("n7", "10.21.40.0/24"),
+    ]
 }
 
 #[test]
@@ -24,13 +33,30 @@ fn the_order_of_files_and_objects_does_not_matter_to_a_single_byte() {
     let plan = |items: &[String], order: [usize; 3]| {
         let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, items))]);
         for index in order {
-            folder.write(&format!("pools/{}.yaml", ["b", "c", "a"][index]), &documents[index]);
+            folder.write(
+                &format!("pools/{}.yaml", ["b", "c", "a"][index]),
+                &documents[index],
+            );
         }
-        folder.run(&["plan", "--cluster", "cluster.json", "-o", "json", "--fail-on", "never"]).expect(0).stdout
+        folder
+            .run(&[
+                "plan",
+                "--cluster",
+                "cluster.json",
+                "-o",
+                "json",
+                "--fail-on",
+                "never",
+            ])
+            .expect(0)
+            .stdout
     };
     let mut items = items();
     let expected = plan(&items, [0, 1, 2]);
-    for (seed, order) in [[2, 1, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1]].into_iter().enumerate() {
+    for (seed, order) in [[2, 1, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1]]
+        .into_iter()
+        .enumerate()
+    {
         items.rotate_left(seed * 7 % 41 + 1);
         items.swap(seed, 40 - seed);
         assert!(plan(&items, order) == expected, "seed {seed}");
@@ -44,8 +70,18 @@ fn the_order_of_documents_changes_nothing_but_their_lines() {
             ("cluster.json", &cluster("1.19.3", KUBERNETES, &items())),
             ("pools/all.yaml", &documents.join("---\n")),
         ]);
-        let mut plan =
-            folder.run(&["plan", "--cluster", "cluster.json", "-o", "json", "--fail-on", "never"]).expect(0).json();
+        let mut plan = folder
+            .run(&[
+                "plan",
+                "--cluster",
+                "cluster.json",
+                "-o",
+                "json",
+                "--fail-on",
+                "never",
+            ])
+            .expect(0)
+            .json();
         without_lines(&mut plan);
         plan
     };
@@ -57,10 +93,11 @@ fn without_lines(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("origin");
-            if fields
-                .get("reason")
-                .is_some_and(|reason| reason.as_str().is_some_and(|reason| reason.starts_with("pinned")))
-            {
+            if fields.get("reason").is_some_and(|reason| {
+                reason
+                    .as_str()
+                    .is_some_and(|reason| reason.starts_with("pinned"))
+            }) {
                 fields.remove("reason");
             }
             fields.values_mut().for_each(without_lines);

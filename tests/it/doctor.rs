@@ -10,8 +10,19 @@ use super::support::{Folder, repository};
 fn incident(arguments: &[&str]) -> Value {
     let file = repository().join("examples/wrong-block/cluster.yaml");
     let folder = Folder::new(&[]);
-    let words =
-        [&["doctor", "-o", "json", "--fail-on", "never", "--cluster", file.to_str().unwrap()], arguments].concat();
+    let words = [
+        &[
+            "doctor",
+            "-o",
+            "json",
+            "--fail-on",
+            "never",
+            "--cluster",
+            file.to_str().unwrap(),
+        ],
+        arguments,
+    ]
+    .concat();
     folder.run(&words).expect(0).json()
 }
 
@@ -31,50 +42,85 @@ fn the_incident_names_whose_pods_are_lost_with_which_node() {
     for ((announcer, block, victim), (message, consequence)) in INCIDENT.iter().zip(&told) {
         assert_eq!(
             *message,
-            format!("node `{announcer}` announces {block}, in which the Pods of node `{victim}` live")
+            format!(
+                "node `{announcer}` announces {block}, in which the Pods of node `{victim}` live"
+            )
         );
         let lost = format!("when `{announcer}` goes down, the Pods of node `{victim}` are lost");
         assert!(consequence.contains(&lost), "{consequence}");
     }
-    assert_eq!(report["summary"], json!({"error": 4, "warning": 0, "info": 0}));
+    assert_eq!(
+        report["summary"],
+        json!({"error": 4, "warning": 0, "info": 0})
+    );
     let folder = Folder::new(&[]);
     let file = repository().join("examples/wrong-block/cluster.yaml");
-    let human = folder.run(&["doctor", "--cluster", file.to_str().unwrap()]).expect(2);
+    let human = folder
+        .run(&["doctor", "--cluster", file.to_str().unwrap()])
+        .expect(2);
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    let picture =
-        readme.split("```text\n").find(|block| block.starts_with("error[announces-block-of-another]")).unwrap();
-    assert!(human.stdout.contains(picture.split("```").next().unwrap()), "{}", human.stdout);
+    let picture = readme
+        .split("```text\n")
+        .find(|block| block.starts_with("error[announces-block-of-another]"))
+        .unwrap();
+    assert!(
+        human.stdout.contains(picture.split("```").next().unwrap()),
+        "{}",
+        human.stdout
+    );
     insta::assert_snapshot!(human.stdout);
-    let sarif = folder.run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "sarif"]).expect(2).json();
+    let sarif = folder
+        .run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "sarif"])
+        .expect(2)
+        .json();
     assert_eq!(sarif["runs"][0]["results"][0]["occurrenceCount"], 4);
-    let junit = folder.run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "junit"]).expect(2).stdout;
-    assert!(junit.contains("failures=\"1\"") && junit.contains("Node/master1 and 3 more"), "{junit}");
+    let junit = folder
+        .run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "junit"])
+        .expect(2)
+        .stdout;
+    assert!(
+        junit.contains("failures=\"1\"") && junit.contains("Node/master1 and 3 more"),
+        "{junit}"
+    );
 }
 
 #[test]
 fn the_same_table_under_other_ciliums() {
-    // From 1.12 on the speaker takes the CiliumNode's block in cluster-pool: what differs is harmless.
+    // From 1.12 on the speaker takes the CiliumNode's block in cluster-pool: what differs is
+    // harmless.
     let later = incident(&["--cilium-version", "1.12.19"]);
     assert_eq!(rules(&later), ["node-spec-not-used".to_owned()].into());
-    assert_eq!(later["summary"], json!({"error": 0, "warning": 0, "info": 1}));
+    assert_eq!(
+        later["summary"],
+        json!({"error": 0, "warning": 0, "info": 1})
+    );
     // In ipam kubernetes it takes the Node's, and the agents go back to it when they start again.
     let kubernetes = incident(&["--ipam", "kubernetes"]);
     assert_eq!(
         rules(&kubernetes),
-        ["announces-block-of-another", "block-changes-at-restart"].map(str::to_owned).into()
+        ["announces-block-of-another", "block-changes-at-restart"]
+            .map(str::to_owned)
+            .into()
     );
     // 1.19 has no such speaker: nothing is announced, and the restart is what is left.
     let newest = incident(&["--ipam", "kubernetes", "--cilium-version", "1.19.3"]);
-    assert_eq!(rules(&newest), ["block-changes-at-restart".to_owned()].into());
-    for ((node, block, victim), (message, consequence)) in
-        INCIDENT.iter().zip(told(&newest, "block-changes-at-restart"))
+    assert_eq!(
+        rules(&newest),
+        ["block-changes-at-restart".to_owned()].into()
+    );
+    for ((node, block, victim), (message, consequence)) in INCIDENT
+        .iter()
+        .zip(told(&newest, "block-changes-at-restart"))
     {
         assert!(
-            message.starts_with(&format!("the Pods of node `{node}` live in ")) && message.contains(block),
+            message.starts_with(&format!("the Pods of node `{node}` live in "))
+                && message.contains(block),
             "{message}"
         );
         assert!(
-            consequence.ends_with(&format!("{block} is then held twice: the Pods of node `{victim}` live there")),
+            consequence.ends_with(&format!(
+                "{block} is then held twice: the Pods of node `{victim}` live there"
+            )),
             "{consequence}"
         );
     }
@@ -86,17 +132,33 @@ fn by_rib(routes: &[(&str, &str)], arguments: &[&str]) -> testbed::Result<Value>
     let folder = Folder::new(&[]);
     folder.write("rib.json", json);
     let file = repository().join("examples/wrong-block/cluster.yaml");
-    let words =
-        ["doctor", "-o", "json", "--fail-on", "never", "--rib", "rib.json", "--cluster", file.to_str().unwrap()];
+    let words = [
+        "doctor",
+        "-o",
+        "json",
+        "--fail-on",
+        "never",
+        "--rib",
+        "rib.json",
+        "--cluster",
+        file.to_str().unwrap(),
+    ];
     Ok(folder.run(&[&words, arguments].concat()).expect(0).json())
 }
 
 #[test]
 fn what_real_routers_hold_in_the_incident() {
-    let addresses =
-        [("master1", "192.0.2.11"), ("master2", "192.0.2.12"), ("master3", "192.0.2.13"), ("node01", "192.0.2.21")];
+    let addresses = [
+        ("master1", "192.0.2.11"),
+        ("master2", "192.0.2.12"),
+        ("master3", "192.0.2.13"),
+        ("node01", "192.0.2.21"),
+    ];
     let address = |name: &str| addresses.iter().find(|(node, _)| *node == name).unwrap().1;
-    let announced: Vec<(&str, &str)> = INCIDENT.iter().map(|(node, block, _)| (*block, address(node))).collect();
+    let announced: Vec<(&str, &str)> = INCIDENT
+        .iter()
+        .map(|(node, block, _)| (*block, address(node)))
+        .collect();
     let report = testbed::or_skip!(by_rib(&announced, &[]));
     let wrong = told(&report, "route-from-wrong-node");
     let told: BTreeSet<&str> = wrong.iter().map(|(message, _)| message.as_str()).collect();
@@ -107,49 +169,102 @@ fn what_real_routers_hold_in_the_incident() {
         })
         .collect();
     assert_eq!(told, expected.iter().map(String::as_str).collect());
-    assert_eq!(rules(&report), ["announces-block-of-another", "route-from-wrong-node"].map(str::to_owned).into());
+    assert_eq!(
+        rules(&report),
+        ["announces-block-of-another", "route-from-wrong-node"]
+            .map(str::to_owned)
+            .into()
+    );
 }
 
 #[test]
 fn what_real_routers_hold_besides() {
     // As it should be, but that one is missing, one is left over, and one is a part of another.
-    let mut routes: Vec<(&str, &str)> =
-        vec![("10.5.113.0/24", "192.0.2.11"), ("10.5.115.0/24", "192.0.2.12"), ("10.5.114.0/24", "192.0.2.13")];
-    routes.extend([("10.5.118.0/24", "192.0.2.99"), ("10.5.113.128/25", "192.0.2.12")]);
+    let mut routes: Vec<(&str, &str)> = vec![
+        ("10.5.113.0/24", "192.0.2.11"),
+        ("10.5.115.0/24", "192.0.2.12"),
+        ("10.5.114.0/24", "192.0.2.13"),
+    ];
+    routes.extend([
+        ("10.5.118.0/24", "192.0.2.99"),
+        ("10.5.113.128/25", "192.0.2.12"),
+    ]);
     let report = testbed::or_skip!(by_rib(&routes, &["--cilium-version", "1.12.19"]));
-    let expected = ["node-spec-not-used", "route-missing", "route-stale", "route-too-specific"];
+    let expected = [
+        "node-spec-not-used",
+        "route-missing",
+        "route-stale",
+        "route-too-specific",
+    ];
     assert_eq!(rules(&report), expected.map(str::to_owned).into());
-    assert!(told(&report, "route-missing")[0].0.contains("10.5.112.0/24, in which the Pods of node `node01` live"));
-    assert!(told(&report, "route-too-specific")[0].1.contains("do not reach `master1`"));
+    assert!(
+        told(&report, "route-missing")[0]
+            .0
+            .contains("10.5.112.0/24, in which the Pods of node `node01` live")
+    );
+    assert!(
+        told(&report, "route-too-specific")[0]
+            .1
+            .contains("do not reach `master1`")
+    );
 }
 
 #[test]
 fn a_file_of_another_product_is_no_rib() {
-    let folder = Folder::new(&[("rib.json", r#"{"routing-instances": []}"#), ("rib.txt", "BGP table version is 3")]);
+    let folder = Folder::new(&[
+        ("rib.json", r#"{"routing-instances": []}"#),
+        ("rib.txt", "BGP table version is 3"),
+    ]);
     let file = repository().join("examples/wrong-block/cluster.yaml");
-    for (name, told) in
-        [("rib.json", "neither what FRR prints"), ("rib.txt", "rib.txt is no JSON"), ("none", "cannot be read")]
-    {
-        let ran = folder.run(&["doctor", "--rib", name, "--cluster", file.to_str().unwrap()]).expect(1);
+    for (name, told) in [
+        ("rib.json", "neither what FRR prints"),
+        ("rib.txt", "rib.txt is no JSON"),
+        ("none", "cannot be read"),
+    ] {
+        let ran = folder
+            .run(&["doctor", "--rib", name, "--cluster", file.to_str().unwrap()])
+            .expect(1);
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
     }
 }
 
 #[test]
 fn the_incident_of_an_unknown_version_is_not_called_harmless() {
-    let file = std::fs::read_to_string(repository().join("examples/wrong-block/cluster.yaml")).unwrap();
-    let folder = Folder::new(&[("cluster.yaml", &file.replace("cilium/cilium:v1.11.9", "mirror/cilium@sha256:00"))]);
-    let report = folder.run(&["doctor", "-o", "json", "--cluster", "cluster.yaml"]).expect(2).json();
-    assert_eq!(rules(&report), ["announced-block-not-known".to_owned()].into());
-    let settled =
-        folder.run(&["doctor", "-o", "json", "--cluster", "cluster.yaml", "--cilium-version", "1.11.9"]).expect(2);
+    let file =
+        std::fs::read_to_string(repository().join("examples/wrong-block/cluster.yaml")).unwrap();
+    let folder = Folder::new(&[(
+        "cluster.yaml",
+        &file.replace("cilium/cilium:v1.11.9", "mirror/cilium@sha256:00"),
+    )]);
+    let report = folder
+        .run(&["doctor", "-o", "json", "--cluster", "cluster.yaml"])
+        .expect(2)
+        .json();
+    assert_eq!(
+        rules(&report),
+        ["announced-block-not-known".to_owned()].into()
+    );
+    let settled = folder
+        .run(&[
+            "doctor",
+            "-o",
+            "json",
+            "--cluster",
+            "cluster.yaml",
+            "--cilium-version",
+            "1.11.9",
+        ])
+        .expect(2);
     assert!(rules(&settled.json()).contains("announces-block-of-another"));
 }
 
 /// A report with RIB files of this text.
 fn with_ribs(objects: &[Value], ribs: &[&str]) -> Value {
     let folder = Folder::new(&[]);
-    folder.write("cluster.json", json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string());
+    folder.write(
+        "cluster.json",
+        json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
+    );
     let mut words = vec![
         "doctor".to_owned(),
         "-o".into(),
@@ -169,8 +284,10 @@ fn with_ribs(objects: &[Value], ribs: &[&str]) -> Value {
 
 fn frr(routes: &[(&str, &str)]) -> String {
     let path = |hop: &str| json!([{"valid": true, "bestpath": true, "nexthops": [{"ip": hop}]}]);
-    let routes: serde_json::Map<String, Value> =
-        routes.iter().map(|(prefix, hop)| ((*prefix).to_owned(), path(hop))).collect();
+    let routes: serde_json::Map<String, Value> = routes
+        .iter()
+        .map(|(prefix, hop)| ((*prefix).to_owned(), path(hop)))
+        .collect();
     json!({"vrfId": 0, "routes": routes}).to_string()
 }
 
@@ -178,18 +295,34 @@ fn frr(routes: &[(&str, &str)]) -> String {
 fn routes_of_several_routers_count_together() {
     let objects = healthy(Base::Kubernetes);
     let default = ("0.0.0.0/0", "192.0.2.254");
-    let first = frr(&[default, ("10.20.1.0/24", "192.0.2.1"), ("10.20.2.0/24", "192.0.2.2")]);
+    let first = frr(&[
+        default,
+        ("10.20.1.0/24", "192.0.2.1"),
+        ("10.20.2.0/24", "192.0.2.2"),
+    ]);
     let second = frr(&[("10.20.3.0/24", "192.0.2.3"), ("10.30.0.0/28", "192.0.2.3")]);
     let empty = r#"{"vrfId": 0, "routes": {}}"#;
-    assert_eq!(with_ribs(&objects, &[&first, &second, empty])["findings"], json!([]));
-    let aggregate = with_ribs(&objects, &[&first, &frr(&[("10.20.0.0/16", "192.0.2.254")])]);
+    assert_eq!(
+        with_ribs(&objects, &[&first, &second, empty])["findings"],
+        json!([])
+    );
+    let aggregate = with_ribs(
+        &objects,
+        &[&first, &frr(&[("10.20.0.0/16", "192.0.2.254")])],
+    );
     assert_eq!(severities(&aggregate, "route-missing"), ["info"]);
-    assert_eq!(severities(&with_ribs(&objects, &[empty]), "route-missing"), ["error", "error", "error"]);
+    assert_eq!(
+        severities(&with_ribs(&objects, &[empty]), "route-missing"),
+        ["error", "error", "error"]
+    );
     let far = with_ribs(&objects, &[&first, &frr(&[("10.20.3.0/24", "172.31.0.1")])]);
     assert_eq!(severities(&far, "route-of-unknown-origin"), ["info"]);
     assert_eq!(rules(&far).len(), 1, "{far:#}");
     // Of a hop that is no node it is not known whose it is.
-    let spine = with_ribs(&objects, &[&first, &second, &frr(&[("10.20.1.128/25", "172.31.0.1")])]);
+    let spine = with_ribs(
+        &objects,
+        &[&first, &second, &frr(&[("10.20.1.128/25", "172.31.0.1")])],
+    );
     assert_eq!(severities(&spine, "route-too-specific"), ["warning"]);
 }
 
@@ -199,7 +332,16 @@ fn files_with_errors_do_not_hide_the_cluster() {
     let file = repository().join("examples/wrong-block/cluster.yaml");
     let words = ["doctor", "-o", "json", "--cluster", file.to_str().unwrap()];
     let report = folder.run(&words).expect(2).json();
-    assert!(rules(&report).contains("announces-block-of-another") && rules(&report).len() > 1, "{report:#}");
-    let alone = folder.run(&[&words[..], &["--no-pools"]].concat()).expect(2).json();
-    assert_eq!(rules(&alone), ["announces-block-of-another".to_owned()].into());
+    assert!(
+        rules(&report).contains("announces-block-of-another") && rules(&report).len() > 1,
+        "{report:#}"
+    );
+    let alone = folder
+        .run(&[&words[..], &["--no-pools"]].concat())
+        .expect(2)
+        .json();
+    assert_eq!(
+        rules(&alone),
+        ["announces-block-of-another".to_owned()].into()
+    );
 }

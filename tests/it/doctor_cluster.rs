@@ -10,27 +10,43 @@ use super::support::{Folder, pool};
 /// Rules of the findings, without those that are expected of every cluster of the kind.
 pub fn rules(report: &Value) -> BTreeSet<String> {
     let findings = report["findings"].as_array().unwrap().iter();
-    findings.map(|finding| finding["rule"].as_str().unwrap().to_owned()).collect()
+    findings
+        .map(|finding| finding["rule"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Messages and consequences of the findings of a rule.
 pub fn told(report: &Value, rule: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
+    let findings = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["rule"] == rule);
     let of_entry = |finding: &Value| {
         let all = |first: &str, further: &str| -> Vec<String> {
             let further = finding[further].as_array().into_iter().flatten();
-            std::iter::once(&finding[first]).chain(further).map(text).collect()
+            std::iter::once(&finding[first])
+                .chain(further)
+                .map(text)
+                .collect()
         };
         let consequences = all("consequence", "further_consequences");
-        all("message", "further_messages").into_iter().zip(consequences).collect::<Vec<_>>()
+        all("message", "further_messages")
+            .into_iter()
+            .zip(consequences)
+            .collect::<Vec<_>>()
     };
     findings.flat_map(of_entry).collect()
 }
 
 /// The severity of each finding of a rule.
 pub fn severities(report: &Value, rule: &str) -> Vec<String> {
-    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
+    let findings = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["rule"] == rule);
     let of_entry = |finding: &Value| {
         let count = usize::try_from(finding["count"].as_u64().unwrap()).unwrap();
         vec![finding["severity"].as_str().unwrap().to_owned(); count]
@@ -70,14 +86,25 @@ pub fn healthy(base: Base) -> Vec<Value> {
             config["cluster-pool-ipv4-mask-size"] = "24".into();
         }
     }
-    let agent = json!({"name": "cilium-agent", "image": format!("quay.io/cilium/cilium:v{version}")});
+    let agent =
+        json!({"name": "cilium-agent", "image": format!("quay.io/cilium/cilium:v{version}")});
     let operator = json!({"name": "cilium-operator", "image": format!("quay.io/cilium/operator-generic:v{version}")});
     let manager = json!({"name": "kube-controller-manager", "image": "kube-controller-manager:v1.36.3",
         "command": ["kube-controller-manager", "--allocate-node-cidrs=false"]});
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config", "namespace": "kube-system"}, "data": config}),
-        workload("DaemonSet", "cilium", json!({"k8s-app": "cilium"}), agent.clone()),
-        workload("Deployment", "cilium-operator", json!({"io.cilium/app": "operator"}), operator),
+        workload(
+            "DaemonSet",
+            "cilium",
+            json!({"k8s-app": "cilium"}),
+            agent.clone(),
+        ),
+        workload(
+            "Deployment",
+            "cilium-operator",
+            json!({"io.cilium/app": "operator"}),
+            operator,
+        ),
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube-controller-manager-n1", "namespace": "kube-system",
             "labels": {"component": "kube-controller-manager"}}, "spec": {"containers": [manager]}}),
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}}),
@@ -94,8 +121,10 @@ pub fn healthy(base: Base) -> Vec<Value> {
             node["spec"] = json!({"podCIDR": block, "podCIDRs": [block]});
         }
         objects.push(node);
-        objects.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
-            "spec": {"ipam": {"podCIDRs": [block]}}}));
+        objects.push(
+            json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
+            "spec": {"ipam": {"podCIDRs": [block]}}}),
+        );
         objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("cilium-{name}"), "namespace": "kube-system",
             "labels": {"k8s-app": "cilium"}}, "spec": {"nodeName": name, "containers": [agent]}, "status": {"startTime": "2099-01-01T00:00:00Z"}}));
     }
@@ -108,15 +137,22 @@ pub fn healthy(base: Base) -> Vec<Value> {
 /// Pod CIDRs and the Services of `app: web`, by `CiliumBGPClusterConfig`.
 fn announcing() -> [Value; 3] {
     let object = |kind: &str, labels: Value, spec: Value| json!({"apiVersion": "cilium.io/v2", "kind": kind, "metadata": {"name": "racks", "labels": labels}, "spec": spec});
-    let peer =
-        json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "racks"}});
+    let peer = json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "racks"}});
     let instance = json!({"name": "one", "localASN": 65001, "peers": [peer]});
     let chosen = json!({"matchLabels": {"for": "racks"}});
     let family = json!({"afi": "ipv4", "safi": "unicast", "advertisements": chosen});
     let web = json!({"advertisementType": "Service", "selector": {"matchLabels": {"app": "web"}}, "service": {"addresses": ["LoadBalancerIP"]}});
     [
-        object("CiliumBGPClusterConfig", json!({}), json!({"bgpInstances": [instance]})),
-        object("CiliumBGPPeerConfig", json!({}), json!({"families": [family]})),
+        object(
+            "CiliumBGPClusterConfig",
+            json!({}),
+            json!({"bgpInstances": [instance]}),
+        ),
+        object(
+            "CiliumBGPPeerConfig",
+            json!({}),
+            json!({"families": [family]}),
+        ),
         object(
             "CiliumBGPAdvertisement",
             json!({"for": "racks"}),
@@ -135,8 +171,22 @@ pub const POOLS: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
 pub fn on_file(objects: &[Value]) -> Value {
     let folder = Folder::new(&[]);
     folder.write("pools/a.yaml", pool("a", POOLS));
-    folder.write("cluster.json", json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string());
-    folder.run(&["doctor", "-o", "json", "--fail-on", "never", "--cluster", "cluster.json"]).expect(0).json()
+    folder.write(
+        "cluster.json",
+        json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
+    );
+    folder
+        .run(&[
+            "doctor",
+            "-o",
+            "json",
+            "--fail-on",
+            "never",
+            "--cluster",
+            "cluster.json",
+        ])
+        .expect(0)
+        .json()
 }
 
 /// As the server would note when the settings were written.
@@ -151,8 +201,22 @@ pub fn with_times(objects: &[Value]) -> Vec<Value> {
 pub fn with_pool(objects: &[Value], spec: &str) -> Value {
     let folder = Folder::new(&[]);
     folder.write("pools/a.yaml", pool("a", spec));
-    folder.write("cluster.json", json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
-    folder.run(&["doctor", "-o", "json", "--fail-on", "never", "--cluster", "cluster.json"]).expect(0).json()
+    folder.write(
+        "cluster.json",
+        json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
+    );
+    folder
+        .run(&[
+            "doctor",
+            "-o",
+            "json",
+            "--fail-on",
+            "never",
+            "--cluster",
+            "cluster.json",
+        ])
+        .expect(0)
+        .json()
 }
 
 fn collection(object: &Value) -> String {
@@ -177,15 +241,22 @@ pub fn create(plane: &ControlPlane, object: &Value) {
     }
     plane.create(&collection(object), object).unwrap();
     if let Some(status) = object.get("status") {
-        let path = format!("{}/{}/status", collection(object), object["metadata"]["name"].as_str().unwrap());
+        let path = format!(
+            "{}/{}/status",
+            collection(object),
+            object["metadata"]["name"].as_str().unwrap()
+        );
         plane.patch(&path, &json!({"status": status})).unwrap();
     }
 }
 
 pub fn delete(plane: &ControlPlane, object: &Value) {
     if object["kind"] != "ServiceCIDR" {
-        let path =
-            format!("{}/{}?gracePeriodSeconds=0", collection(object), object["metadata"]["name"].as_str().unwrap());
+        let path = format!(
+            "{}/{}?gracePeriodSeconds=0",
+            collection(object),
+            object["metadata"]["name"].as_str().unwrap()
+        );
         plane.delete(&path).unwrap();
     }
 }

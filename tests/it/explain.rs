@@ -3,8 +3,16 @@
 use super::support::{Folder, repository, run};
 
 fn explained(subject: &str, example: &str) -> String {
-    let (pools, cluster) = (format!("examples/{example}/pools"), format!("examples/{example}/cluster.yaml"));
-    run(repository(), &["explain", subject, &pools, "--cluster", &cluster]).expect(0).stdout
+    let (pools, cluster) = (
+        format!("examples/{example}/pools"),
+        format!("examples/{example}/cluster.yaml"),
+    );
+    run(
+        repository(),
+        &["explain", subject, &pools, "--cluster", &cluster],
+    )
+    .expect(0)
+    .stdout
 }
 
 #[test]
@@ -30,7 +38,11 @@ fn what_decided_between_pools() {
     for (node, example, decided) in [
         ("worker-7", "pins", "the NodeAssignment at "),
         ("worker-1", "tie", "the name alone: "),
-        ("worker-a1", "racks", "priority: 0 of `rack-a` before -10 of `zone-eu-1`"),
+        (
+            "worker-a1",
+            "racks",
+            "priority: 0 of `rack-a` before -10 of `zone-eu-1`",
+        ),
     ] {
         let text = explained(node, example);
         assert!(text.contains(&format!("decided by  {decided}")), "{text}");
@@ -39,31 +51,67 @@ fn what_decided_between_pools() {
 
 #[test]
 fn json_and_unknown_names() {
-    let words = ["examples/racks/pools", "--cluster", "examples/racks/cluster.yaml"];
-    let json = run(repository(), &[&["explain", "worker-a1", "-o", "json"], &words[..]].concat()).expect(0).json();
+    let words = [
+        "examples/racks/pools",
+        "--cluster",
+        "examples/racks/cluster.yaml",
+    ];
+    let json = run(
+        repository(),
+        &[&["explain", "worker-a1", "-o", "json"], &words[..]].concat(),
+    )
+    .expect(0)
+    .json();
     assert_eq!(
         (&json["kind"], &json["format_version"], &json["node"]),
         (&"node".into(), &"1.0".into(), &"worker-a1".into())
     );
     assert_eq!(json["pools"][0]["requirements"][0]["met"], true);
-    let unknown = run(repository(), &[&["explain", "worker-a9"], &words[..]].concat()).expect(1);
-    assert!(unknown.stderr.contains("did you mean `worker-a4`?"), "{}", unknown.stderr);
+    let unknown = run(
+        repository(),
+        &[&["explain", "worker-a9"], &words[..]].concat(),
+    )
+    .expect(1);
+    assert!(
+        unknown.stderr.contains("did you mean `worker-a4`?"),
+        "{}",
+        unknown.stderr
+    );
     let hostile = Folder::new(&[]).run(&["explain", "\u{1b}[31m", "--cluster", "/dev/null"]);
     assert!(!hostile.all().contains('\u{1b}'), "{}", hostile.all());
 }
 
 #[test]
 fn every_field_that_shows_a_block_with_what_it_means_here() {
-    let words = ["explain", "master1", "examples/racks/pools", "--cluster", "examples/wrong-block/cluster.yaml"];
+    let words = [
+        "explain",
+        "master1",
+        "examples/racks/pools",
+        "--cluster",
+        "examples/wrong-block/cluster.yaml",
+    ];
     let text = run(repository(), &words).expect(0).stdout;
     assert!(
-        text.contains("shows       10.5.112.0/24 in spec.podCIDRs: its agent does not take it; of no pool"),
+        text.contains(
+            "shows       10.5.112.0/24 in spec.podCIDRs: its agent does not take it; of no pool"
+        ),
         "{text}"
     );
     assert!(
         text.contains("shows       10.5.113.0/24 in CiliumNode.spec.ipam.podCIDRs: its Pods live here; of no pool"),
         "{text}"
     );
-    let words = ["explain", "cni", "examples/load-balancer/pools", "--cluster", "examples/load-balancer/cluster.yaml"];
-    assert!(run(repository(), &words).expect(1).stderr.contains("a Service is asked for as `default/cni`"));
+    let words = [
+        "explain",
+        "cni",
+        "examples/load-balancer/pools",
+        "--cluster",
+        "examples/load-balancer/cluster.yaml",
+    ];
+    assert!(
+        run(repository(), &words)
+            .expect(1)
+            .stderr
+            .contains("a Service is asked for as `default/cni`")
+    );
 }

@@ -1,4 +1,5 @@
-//! Files that are valid and probably not what was meant: each is a warning with its rule, its line and a way out.
+//! Files that are valid and probably not what was meant: each is a warning with its rule, its line
+//! and a way out.
 
 use serde_json::{Value, json};
 
@@ -7,40 +8,73 @@ use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn policy(spec: &str) -> String {
-    format!("apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n")
+    format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+    )
 }
 
 fn folder(files: &[String], nodes: &[String]) -> Folder {
-    Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)), ("pools/a.yaml", &files.join("---\n"))])
+    Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)),
+        ("pools/a.yaml", &files.join("---\n")),
+    ])
 }
 
 /// Severity, line and help of each finding of this rule.
 fn found(report: &Value, rule: &str) -> Vec<(String, u64, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let of_rule = report["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
+    let of_rule = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["rule"] == rule);
     let told = |found: &Value| {
-        (text(&found["severity"]), found["origin"]["line"].as_u64().unwrap_or_default(), text(&found["help"]))
+        (
+            text(&found["severity"]),
+            found["origin"]["line"].as_u64().unwrap_or_default(),
+            text(&found["help"]),
+        )
     };
     of_rule.map(told).collect()
 }
 
 fn validated(files: &[String], rule: &str) -> Vec<(String, u64, String)> {
-    found(&folder(files, &[]).run(&["validate", "-o", "json"]).expect(0).json(), rule)
+    found(
+        &folder(files, &[])
+            .run(&["validate", "-o", "json"])
+            .expect(0)
+            .json(),
+        rule,
+    )
 }
 
-fn planned(files: &[String], nodes: &[String], more: &[&str], rule: &str) -> Vec<(String, u64, String)> {
+fn planned(
+    files: &[String],
+    nodes: &[String],
+    more: &[&str],
+    rule: &str,
+) -> Vec<(String, u64, String)> {
     let arguments = [&["plan", "--cluster", "cluster.json", "-o", "json"], more].concat();
     found(&folder(files, nodes).run(&arguments).expect(0).json(), rule)
 }
 
 #[track_caller]
 fn assert_warns(found: &[(String, u64, String)], line: u64) {
-    let [(severity, at, help)] = found else { panic!("{found:?}") };
-    assert_eq!((severity.as_str(), *at, help.is_empty()), ("warning", line, false), "{found:?}");
+    let [(severity, at, help)] = found else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (severity.as_str(), *at, help.is_empty()),
+        ("warning", line, false),
+        "{found:?}"
+    );
 }
 
 fn selecting(selector: &str) -> String {
-    pool("a", &format!("{{cidrs: [10.20.0.0/16], blockSize: 24,\n  nodeSelector: {selector}}}"))
+    pool(
+        "a",
+        &format!("{{cidrs: [10.20.0.0/16], blockSize: 24,\n  nodeSelector: {selector}}}"),
+    )
 }
 
 #[test]
@@ -55,7 +89,10 @@ fn a_selector_that_no_node_can_match() {
     ] {
         assert_warns(&validated(&[selecting(selector)], RULE), 3);
         let both = [selecting(selector)];
-        assert!(planned(&both, &[node("n", "a", "")], &[], "pool-without-nodes").is_empty(), "told once: {selector}");
+        assert!(
+            planned(&both, &[node("n", "a", "")], &[], "pool-without-nodes").is_empty(),
+            "told once: {selector}"
+        );
     }
     for selector in [
         "{matchLabels: {a: b}, matchExpressions: [{key: c, operator: NotIn, values: [b]}]}",
@@ -64,24 +101,38 @@ fn a_selector_that_no_node_can_match() {
         assert_eq!(validated(&[selecting(selector)], RULE), [], "{selector}");
     }
     // A pool for pins alone.
-    let contradictory = selecting("{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}");
-    assert_eq!(validated(&[contradictory, pin("n", "10.20.1.0/24")], RULE), []);
+    let contradictory = selecting(
+        "{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}",
+    );
+    assert_eq!(
+        validated(&[contradictory, pin("n", "10.20.1.0/24")], RULE),
+        []
+    );
 }
 
 #[test]
 fn a_pool_without_a_block_to_give() {
     const RULE: &str = "pool-without-blocks";
-    let reserving =
-        |reserved: &str| pool("a", &format!("{{cidrs: [10.20.0.0/23], blockSize: 24, reserved: [{reserved}]}}"));
-    let both =
-        pool("a", "{cidrs: [10.20.0.0/24, \"fd00::/64\"], blockSize: {ipv4: 24, ipv6: 64}, reserved: [\"fd00::1\"]}");
+    let reserving = |reserved: &str| {
+        pool(
+            "a",
+            &format!("{{cidrs: [10.20.0.0/23], blockSize: 24, reserved: [{reserved}]}}"),
+        )
+    };
+    let both = pool(
+        "a",
+        "{cidrs: [10.20.0.0/24, \"fd00::/64\"], blockSize: {ipv4: 24, ipv6: 64}, reserved: [\"fd00::1\"]}",
+    );
     for files in [
         vec![reserving("10.20.0.0/22")],
         vec![reserving("10.20.0.0/24, 10.20.1.0/24")],
         // An address in each block is enough.
         vec![reserving("10.20.0.1, 10.20.1.255")],
         vec![reserving("10.20.0.0/24"), policy("{excluded: [10.20.1.9]}")],
-        vec![pool("a", "{cidrs: [10.20.0.0/23], blockSize: 24}"), policy("{excluded: [10.20.0.0/16]}")],
+        vec![
+            pool("a", "{cidrs: [10.20.0.0/23], blockSize: 24}"),
+            policy("{excluded: [10.20.0.0/16]}"),
+        ],
         vec![both],
     ] {
         assert_warns(&validated(&files, RULE), 3);
@@ -91,7 +142,10 @@ fn a_pool_without_a_block_to_give() {
         vec![reserving("10.20.0.0-10.20.0.255, 10.20.2.0/24")],
         // Kept for pins, or out of use.
         vec![reserving("10.20.0.0/22"), pin("n", "10.20.1.0/24")],
-        vec![pool("a", "{cidrs: [10.20.0.0/24], blockSize: 24, reserved: [10.20.0.0/24], disabled: true}")],
+        vec![pool(
+            "a",
+            "{cidrs: [10.20.0.0/24], blockSize: 24, reserved: [10.20.0.0/24], disabled: true}",
+        )],
     ] {
         assert_eq!(validated(&files, RULE), [], "{files:?}");
     }
@@ -100,15 +154,29 @@ fn a_pool_without_a_block_to_give() {
 #[test]
 fn a_pin_for_a_node_that_is_nearly_another_one() {
     const RULE: &str = "pinned-node-missing";
-    let nodes = [node("worker-7", "a", ""), node("cp-1", "a", &holds("10.20.9.0/24"))];
-    let of = |name: &str| planned(&[pool("a", POOL), pin(name, "10.20.1.0/24")], &nodes, &[], RULE);
+    let nodes = [
+        node("worker-7", "a", ""),
+        node("cp-1", "a", &holds("10.20.9.0/24")),
+    ];
+    let of = |name: &str| {
+        planned(
+            &[pool("a", POOL), pin(name, "10.20.1.0/24")],
+            &nodes,
+            &[],
+            RULE,
+        )
+    };
     assert_warns(&of("wrker-7"), 8);
     assert!(of("wrker-7")[0].2.contains("did you mean `worker-7`?"));
     assert_warns(&of("cp1"), 8);
     for to_come in ["worker-8", "worker-71", "gpu-1"] {
         assert_eq!(of(to_come), [], "{to_come}");
     }
-    let pinned = [pool("a", POOL), pin("wrker-7", "10.20.1.0/24"), pin("worker-7", "10.20.2.0/24")];
+    let pinned = [
+        pool("a", POOL),
+        pin("wrker-7", "10.20.1.0/24"),
+        pin("worker-7", "10.20.2.0/24"),
+    ];
     assert_eq!(planned(&pinned, &nodes, &[], RULE), [], "both are meant");
 }
 
@@ -120,7 +188,10 @@ fn a_protected_node_that_does_not_exist() {
         let folder = Folder::new(&[
             ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
             ("pools/a.yaml", &pool("a", POOL)),
-            ("pools/p.yaml", &policy(&format!("{{protected: {{nodes: [\n  {names}]}}}}"))),
+            (
+                "pools/p.yaml",
+                &policy(&format!("{{protected: {{nodes: [\n  {names}]}}}}")),
+            ),
         ]);
         let arguments = [&["plan", "--cluster", "cluster.json", "-o", "json"], more].concat();
         found(&folder.run(&arguments).expect(0).json(), RULE)
@@ -140,7 +211,9 @@ fn labels_that_a_kubelet_may_set_are_one_finding() {
     let selecting = |name: &str, third: u8, labels: &str| {
         pool(
             name,
-            &format!("{{cidrs: [10.{third}.0.0/16], blockSize: 24, nodeSelector: {{matchLabels: {{{labels}}}}}}}"),
+            &format!(
+                "{{cidrs: [10.{third}.0.0/16], blockSize: 24, nodeSelector: {{matchLabels: {{{labels}}}}}}}"
+            ),
         )
     };
     let files = [
@@ -151,18 +224,41 @@ fn labels_that_a_kubelet_may_set_are_one_finding() {
     ];
     let folder = folder(&files, &[node("n", "a", "")]);
     for arguments in [&["validate"][..], &["doctor", "--cluster", "cluster.json"]] {
-        let report = folder.run(&[arguments, &["-o", "json"]].concat()).expect(0).json();
-        let found: Vec<&Value> =
-            report["findings"].as_array().unwrap().iter().filter(|one| one["rule"] == RULE).collect();
-        let [finding] = found[..] else { panic!("{report:#}") };
+        let report = folder
+            .run(&[arguments, &["-o", "json"]].concat())
+            .expect(0)
+            .json();
+        let found: Vec<&Value> = report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["rule"] == RULE)
+            .collect();
+        let [finding] = found[..] else {
+            panic!("{report:#}")
+        };
         assert_eq!(finding["severity"], "info", "{finding:#}");
         let message = finding["message"].as_str().unwrap();
         assert!(message.starts_with("2 pools select"), "{message}");
-        assert!(message.ends_with("`rack` (2), `topology.kubernetes.io/zone` (1)"), "{message}");
-        assert!(finding.to_string().contains("node-restriction.kubernetes.io/"), "{finding:#}");
+        assert!(
+            message.ends_with("`rack` (2), `topology.kubernetes.io/zone` (1)"),
+            "{message}"
+        );
+        assert!(
+            finding
+                .to_string()
+                .contains("node-restriction.kubernetes.io/"),
+            "{finding:#}"
+        );
     }
     assert_eq!(planned(&files, &[node("n", "a", "")], &[], RULE), []);
-    assert!(folder.run(&["validate"]).expect(0).stdout.contains("4 pools, 0 pins, 0 warnings"));
+    assert!(
+        folder
+            .run(&["validate"])
+            .expect(0)
+            .stdout
+            .contains("4 pools, 0 pins, 0 warnings")
+    );
     assert_eq!(validated(&files[2..], RULE), []);
 }
 
@@ -178,22 +274,51 @@ fn strict_validation_fails_on_warnings_and_on_nothing_less() {
     doubtful.run(&["validate"]).expect(0);
     let ran = doubtful.run(&["validate", "--strict"]).expect(3);
     assert!(
-        ran.stderr.contains("pool-without-blocks") && ran.stderr.contains("1 warning, and --strict"),
+        ran.stderr.contains("pool-without-blocks")
+            && ran.stderr.contains("1 warning, and --strict"),
         "{}",
         ran.stderr
     );
     assert_eq!(ran.stdout, "");
-    let keys = |report: &Value| report.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    let (lax, strict) = (&["validate", "-o", "json"][..], &["validate", "-o", "json", "--strict"][..]);
-    let (valid, report) = (doubtful.run(lax).expect(0).json(), doubtful.run(strict).expect(3).json());
-    assert_eq!((&valid["valid"], &report["valid"]), (&json!(true), &json!(false)));
-    assert_eq!((keys(&valid), &valid["findings"]), (keys(&report), &report["findings"]));
+    let keys = |report: &Value| {
+        report
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let (lax, strict) = (
+        &["validate", "-o", "json"][..],
+        &["validate", "-o", "json", "--strict"][..],
+    );
+    let (valid, report) = (
+        doubtful.run(lax).expect(0).json(),
+        doubtful.run(strict).expect(3).json(),
+    );
+    assert_eq!(
+        (&valid["valid"], &report["valid"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(
+        (keys(&valid), &valid["findings"]),
+        (keys(&report), &report["findings"])
+    );
     // A remark is not a warning.
     let remark = reserving("");
-    assert_eq!(remark.run(strict).expect(0).json()["findings"][0]["severity"], "info");
+    assert_eq!(
+        remark.run(strict).expect(0).json()["findings"][0]["severity"],
+        "info"
+    );
     remark.run(&["validate", "--strict"]).expect(0);
     let faulty = folder(&[pool("a", "{}")], &[]);
-    assert!(faulty.run(&["validate", "--strict"]).expect(3).stderr.contains("the files are invalid"));
+    assert!(
+        faulty
+            .run(&["validate", "--strict"])
+            .expect(3)
+            .stderr
+            .contains("the files are invalid")
+    );
 }
 
 #[test]
@@ -205,8 +330,14 @@ fn a_pin_for_a_service_that_is_nearly_another_one() {
             "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {{name: p}}\nspec: {{service: {name}, ips: [20.0.10.9]}}\n"
         )
     };
-    let of =
-        |name: &str| planned(&[pool("a", POOL), pinned(name)], &[service.to_string()], &[], "pinned-service-missing");
+    let of = |name: &str| {
+        planned(
+            &[pool("a", POOL), pinned(name)],
+            &[service.to_string()],
+            &[],
+            "pinned-service-missing",
+        )
+    };
     assert_warns(&of("shop/wbe"), 9);
     assert!(of("shop/wbe")[0].2.contains("did you mean `shop/web`?"));
     assert_eq!(of("shop/api")[0].0, "info");

@@ -1,10 +1,11 @@
-//! Text that may come from anywhere never reaches a terminal, a comment or a page as more than text.
+//! Text that may come from anywhere never reaches a terminal, a comment or a page as more than
+//! text.
 
 use super::markdown::assert_text_only;
 use super::support::{Folder, KUBERNETES, cluster, pool};
 
-/// Colours, a title, the direction of text, invisible tags, markup, links and commands for CI systems. JSON escapes, so that they fit into a
-/// cluster file.
+/// Colours, a title, the direction of text, invisible tags, markup, links and commands for CI
+/// systems. JSON escapes, so that they fit into a cluster file.
 const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example\n::set-output name=a::b\n  ::add-mask::c ##[set-output name=a;]b #\ufe0f#[x] ##vso[task.setvariable variable=a]b ##teamcity[a] travis_fold:start:a section_start:1:a\r\u001b[0K\n--- a\n+++ b"#;
 
 /// Of which other hostile text is made.
@@ -46,16 +47,25 @@ fn harmful(c: char) -> bool {
     invisible || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Whether a CI system takes the line, or what of it such a system may compare, for a command. GitHub, Azure, TeamCity, Travis CI, GitLab and
-/// Buildkite.
+/// Whether a CI system takes the line, or what of it such a system may compare, for a command.
+/// GitHub, Azure, TeamCity, Travis CI, GitLab and Buildkite.
 fn is_command(line: &str) -> bool {
     let plain: String = line.chars().filter(char::is_ascii).collect();
     let is_other = |line: &str| {
         let start = line.trim_start();
-        start.strip_prefix("::").is_some_and(|rest| rest.contains("::"))
-            || ["##[", "##vso[", "##teamcity["].iter().any(|marker| line.contains(marker))
+        start
+            .strip_prefix("::")
+            .is_some_and(|rest| rest.contains("::"))
+            || ["##[", "##vso[", "##teamcity["]
+                .iter()
+                .any(|marker| line.contains(marker))
     };
-    let sections = ["travis_fold:", "travis_time:", "section_start:", "section_end:"];
+    let sections = [
+        "travis_fold:",
+        "travis_time:",
+        "section_start:",
+        "section_end:",
+    ];
     let groups = ["--- ", "+++ ", "~~~ ", "^^^ "];
     is_other(line)
         || is_other(&plain)
@@ -82,8 +92,16 @@ fn folder(h: &str) -> Folder {
     };
     let identity = r#""uid":"u","resourceVersion":"1""#;
     let items = [
-        item("v1/Node", &format!(r#""name":"labels",{identity},"labels":{{"rack":"{h}","{h}":"x"}}"#), r#""spec":{}"#),
-        item("v1/Node", &format!(r#""name":"annotated",{identity},"annotations":{{"{cidr}":"{h}"}}"#), r#""spec":{}"#),
+        item(
+            "v1/Node",
+            &format!(r#""name":"labels",{identity},"labels":{{"rack":"{h}","{h}":"x"}}"#),
+            r#""spec":{}"#,
+        ),
+        item(
+            "v1/Node",
+            &format!(r#""name":"annotated",{identity},"annotations":{{"{cidr}":"{h}"}}"#),
+            r#""spec":{}"#,
+        ),
         item(
             "v1/Node",
             &format!(
@@ -91,7 +109,11 @@ fn folder(h: &str) -> Folder {
             ),
             r#""spec":{"podCIDR":"10.20.8.0/24","podCIDRs":["10.20.8.0/24"]}"#,
         ),
-        item("v1/Node", &format!(r#""name":"{h}",{identity}"#), &format!(r#""spec":{{"podCIDR":"{h}"}}"#)),
+        item(
+            "v1/Node",
+            &format!(r#""name":"{h}",{identity}"#),
+            &format!(r#""spec":{{"podCIDR":"{h}"}}"#),
+        ),
         item(
             "v1/Node",
             &format!(r#""name":"spec","uid":"{h}","resourceVersion":"{h}""#),
@@ -138,7 +160,11 @@ fn folder(h: &str) -> Folder {
                 r#""spec":{{"nodeName":"{h}","containers":[{{"name":"cilium-agent","image":"x:v1.19.3"}}]}},"status":{{"startTime":"1{h}"}}"#
             ),
         ),
-        item("cilium.io/v2/CiliumNode", r#""name":"labels""#, &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#)),
+        item(
+            "cilium.io/v2/CiliumNode",
+            r#""name":"labels""#,
+            &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#),
+        ),
         item(
             "cilium.io/v2alpha1/CiliumLoadBalancerIPPool",
             &format!(r#""name":"{h}""#),
@@ -155,7 +181,8 @@ fn folder(h: &str) -> Folder {
                 r#""spec":{{"type":"LoadBalancer","ipFamilies":["{h}"]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{h}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"False","reason":"{h}"}}]}}"#
             ),
         ),
-        // Ours, and the files want it otherwise: the Service loses its address, and the diff shows what stands there.
+        // Ours, and the files want it otherwise: the Service loses its address, and the diff shows
+        // what stands there.
         item(
             "cilium.io/v2/CiliumLoadBalancerIPPool",
             &format!(
@@ -167,7 +194,9 @@ fn folder(h: &str) -> Folder {
         ),
         item(
             "cilium.io/v2/CiliumLoadBalancerIPPool",
-            &format!(r#""name":"other",{identity},"labels":{{"app.kubernetes.io/managed-by":"{h}"}}"#),
+            &format!(
+                r#""name":"other",{identity},"labels":{{"app.kubernetes.io/managed-by":"{h}"}}"#
+            ),
             r#""spec":{"blocks":[{"cidr":"10.97.0.0/24"}]}"#,
         ),
         item(
@@ -188,17 +217,25 @@ fn folder(h: &str) -> Folder {
             &format!(r#""spec":{{"cidrs":["{h}"]}}"#),
         ),
     ];
-    let text = format!(r#"{{\"format_version\":\"1.0\",\"claims\":[{{\"block\":\"{h}\"}}],\"{h}\":1}}"#);
+    let text =
+        format!(r#"{{\"format_version\":\"1.0\",\"claims\":[{{\"block\":\"{h}\"}}],\"{h}\":1}}"#);
     let claims = format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system"}},"data":{{"claims.json":"{text}"}}}}"#
     );
-    let settings =
-        format!(r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true","enable-bgp-control-plane":"true""#);
-    let yaml = format!("metadata: {{name: z, labels: {{a: \"{}\"}}}}", h.replace("\\uDB40\\uDC41", ""));
+    let settings = format!(
+        r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true","enable-bgp-control-plane":"true""#
+    );
+    let yaml = format!(
+        "metadata: {{name: z, labels: {{a: \"{}\"}}}}",
+        h.replace("\\uDB40\\uDC41", "")
+    );
     let comment: String = h.replace("\\n", " ").replace("\\u", "u");
     Folder::new(&[
         ("cluster.json", &cluster("1.19.3", &settings, &items)),
-        ("pools/a.yaml", &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}")),
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        ),
         (
             "bad/a.yaml",
             &format!(
@@ -206,10 +243,18 @@ fn folder(h: &str) -> Folder {
                 "\\e[31m\\u202e<script>", "\\e[31m\\u202e<b>"
             ),
         ),
-        ("pools/lb.yaml", &(address_pool("ours", "10.98.0.0/24") + "---\n" + &address_pool("other", "10.97.0.0/24"))),
+        (
+            "pools/lb.yaml",
+            &(address_pool("ours", "10.98.0.0/24")
+                + "---\n"
+                + &address_pool("other", "10.97.0.0/24")),
+        ),
         ("evil/\u{202e}\u{1b}[31m.yaml", "kind: [\n"),
         ("version.json", &format!(r#"{{"format_version":"{h}"}}"#)),
-        ("field.json", &format!(r#"{{"format_version":"1.1","intent":"{h}"}}"#)),
+        (
+            "field.json",
+            &format!(r#"{{"format_version":"1.1","intent":"{h}"}}"#),
+        ),
         ("list.json", &format!(r#"{{"kind":"{h}","items":[]}}"#)),
         ("claims.json", &cluster("1.19.3", KUBERNETES, &[claims])),
     ])
@@ -221,10 +266,16 @@ const COMMANDS: [(&[&str], i32); 31] = [
     (&["plan", "-o", "json", "--cluster", "cluster.json"], 2),
     (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 2),
     (&["show", "nodes", "--cluster", "cluster.json"], 0),
-    (&["show", "nodes", "-o", "json", "--cluster", "cluster.json"], 0),
+    (
+        &["show", "nodes", "-o", "json", "--cluster", "cluster.json"],
+        0,
+    ),
     (&["show", "pools", "--cluster", "cluster.json"], 0),
     (&["show", "lb", "--cluster", "cluster.json"], 0),
-    (&["show", "lb", "-o", "json", "--cluster", "cluster.json"], 0),
+    (
+        &["show", "lb", "-o", "json", "--cluster", "cluster.json"],
+        0,
+    ),
     (&["snapshot", "--cluster", "cluster.json"], 0),
     (&["doctor", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "json", "--cluster", "cluster.json"], 2),
@@ -238,12 +289,28 @@ const COMMANDS: [(&[&str], i32); 31] = [
     (&["validate", "bad", "-o", "json"], 3),
     (&["validate", "no\n::error::pools ##[group]"], 3),
     (&["plan", "bad", "--cluster", "cluster.json"], 3),
-    (&["plan", "bad", "-o", "markdown", "--cluster", "cluster.json"], 3),
+    (
+        &["plan", "bad", "-o", "markdown", "--cluster", "cluster.json"],
+        3,
+    ),
     (&["plan", "evil", "--cluster", "cluster.json"], 3),
     (&["plan", "--no\n::error::such ##[group] \u{1b}[2K"], 1),
-    (&["plan", "--output", "\n::error::such ##[group] \u{1b}[2K"], 1),
+    (
+        &["plan", "--output", "\n::error::such ##[group] \u{1b}[2K"],
+        1,
+    ),
     (&["apply", "--auto-approve", "--cluster", "cluster.json"], 5),
-    (&["apply", "--auto-approve", "--waive", "lost-addresses=9", "--cluster", "cluster.json"], 0),
+    (
+        &[
+            "apply",
+            "--auto-approve",
+            "--waive",
+            "lost-addresses=9",
+            "--cluster",
+            "cluster.json",
+        ],
+        0,
+    ),
     (&["apply", "version.json"], 1),
     (&["apply", "field.json"], 1),
     (&["plan", "--cluster", "list.json"], 8),
@@ -253,7 +320,11 @@ const COMMANDS: [(&[&str], i32); 31] = [
 #[track_caller]
 fn assert_harmless(command: &[&str], text: &str) {
     let found = text.chars().find(|c| harmful(*c));
-    assert!(found.is_none(), "{command:?} prints {found:?}:\n{}", text.escape_debug());
+    assert!(
+        found.is_none(),
+        "{command:?} prints {found:?}:\n{}",
+        text.escape_debug()
+    );
     let found = text.lines().find(|line| is_command(line));
     assert!(found.is_none(), "{command:?} prints a command: {found:?}");
 }
@@ -269,9 +340,14 @@ fn nothing_harmful_is_printed_anywhere() {
             said.push_str(text);
         }
     }
-    for broken in
-        ["#\\#[set-output", "#\\#vso[task", "\\::set-output", "#\\u0023[set-output", "&#35;vso[", "&#58;:set-output"]
-    {
+    for broken in [
+        "#\\#[set-output",
+        "#\\#vso[task",
+        "\\::set-output",
+        "#\\u0023[set-output",
+        "&#35;vso[",
+        "&#58;:set-output",
+    ] {
         assert!(said.contains(broken), "the test reaches it: {broken}");
     }
 }
@@ -293,9 +369,23 @@ fn no_line_is_a_command_of_a_ci_system() {
 fn markdown_has_no_markup_but_ours() {
     let folder = folder(HOSTILE);
     for (directory, code) in [("pools", 2), ("bad", 3)] {
-        let page = folder.run(&["plan", directory, "-o", "markdown", "--cluster", "cluster.json"]).expect(code).stdout;
+        let page = folder
+            .run(&[
+                "plan",
+                directory,
+                "-o",
+                "markdown",
+                "--cluster",
+                "cluster.json",
+            ])
+            .expect(code)
+            .stdout;
         assert!(page.contains("<script>"), "the test reaches it: {page}");
-        assert_eq!(page.contains("\n````"), directory == "pools", "the diffs are there: {page}");
+        assert_eq!(
+            page.contains("\n````"),
+            directory == "pools",
+            "the diffs are there: {page}"
+        );
         assert_text_only(&page);
     }
 }

@@ -11,14 +11,26 @@ use serde_json::Value;
 use super::hostile_server::{accepted, healthy, serve, writes_node};
 use super::support::{Folder, KUBERNETES, cluster, node, pool, program, ran};
 
-const APPLY: [&str; 6] = ["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "undo.json"];
+const APPLY: [&str; 6] = [
+    "apply",
+    "--cluster",
+    "cluster.json",
+    "--auto-approve",
+    "--undo-out",
+    "undo.json",
+];
 
 /// A cluster file with so many nodes that want a block.
 fn folder(nodes: usize) -> Folder {
-    let nodes: Vec<String> = (0..nodes).map(|number| node(&format!("n{number:05}"), "a", "")).collect();
+    let nodes: Vec<String> = (0..nodes)
+        .map(|number| node(&format!("n{number:05}"), "a", ""))
+        .collect();
     Folder::new(&[
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 26}")),
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 26}"),
+        ),
     ])
 }
 
@@ -26,21 +38,38 @@ fn folder(nodes: usize) -> Folder {
 fn blocks(folder: &Folder) -> Vec<(String, String)> {
     let list: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let nodes = list["items"].as_array().unwrap().iter().filter(|item| item["kind"] == "Node");
-    let all = nodes.map(|node| (text(&node["metadata"]["name"]), text(&node["spec"]["podCIDR"])));
+    let nodes = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["kind"] == "Node");
+    let all = nodes.map(|node| {
+        (
+            text(&node["metadata"]["name"]),
+            text(&node["spec"]["podCIDR"]),
+        )
+    });
     all.filter(|(_, block)| !block.is_empty()).collect()
 }
 
 fn start(folder: &Folder, words: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = program(folder.path(), words);
-    command.stdout(std::fs::File::create(folder.join("stdout")).unwrap()).stderr(Stdio::piped());
+    command
+        .stdout(std::fs::File::create(folder.join("stdout")).unwrap())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
     (child, stderr)
 }
 
 fn tell(child: &Child, signal: &str) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// Everything up to the first line that begins so, and that line.
@@ -48,7 +77,10 @@ fn read_to(stderr: &mut BufReader<ChildStderr>, begin: &str) -> String {
     let mut text = String::new();
     loop {
         let start = text.len();
-        assert!(stderr.read_line(&mut text).unwrap() > 0, "no `{begin}` in: {text}");
+        assert!(
+            stderr.read_line(&mut text).unwrap() > 0,
+            "no `{begin}` in: {text}"
+        );
         if text[start..].starts_with(begin) {
             return text;
         }
@@ -65,12 +97,21 @@ fn a_stopped_apply_to_a_file_reports_and_what_it_calls_written_is_on_disk() {
         assert!((2_000..9_000).contains(&early), "{signal}: {early}");
         tell(&child, signal);
         stderr.read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(7), "{signal}: {}", &said[said.len() - 500..]);
+        assert_eq!(
+            child.wait().unwrap().code(),
+            Some(7),
+            "{signal}: {}",
+            &said[said.len() - 500..]
+        );
         assert!(said.contains("stopping: "), "{signal}");
         let on_disk = blocks(&folder);
-        let written =
-            said.lines().filter_map(|line| line.strip_prefix("written Node/")).filter_map(|line| line.split_once("  "));
-        let written: Vec<(String, String)> = written.map(|(node, block)| (node.to_owned(), block.to_owned())).collect();
+        let written = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("written Node/"))
+            .filter_map(|line| line.split_once("  "));
+        let written: Vec<(String, String)> = written
+            .map(|(node, block)| (node.to_owned(), block.to_owned()))
+            .collect();
         assert_eq!(written, on_disk, "{signal}");
         let report: Value = serde_json::from_str(&folder.read("stdout")).unwrap();
         let count = |list: &str| report[list].as_array().unwrap().len();
@@ -88,13 +129,23 @@ fn a_killed_apply_to_a_file_leaves_what_it_called_written_and_nothing_beside_it(
     stderr.read_to_string(&mut said).unwrap();
     child.wait().unwrap();
     let on_disk = blocks(&folder);
-    let written = said.lines().filter_map(|line| line.strip_prefix("written Node/")?.split_once("  "));
+    let written = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("written Node/")?.split_once("  "));
     let mut written = written.map(|(node, block)| (node.to_owned(), block.to_owned()));
     assert!(written.all(|pair| on_disk.contains(&pair)) && on_disk.len() < 9_000);
     folder.run(&APPLY).expect(0);
     let all = blocks(&folder);
-    assert!(all.len() == 9_000 && on_disk.iter().all(|pair| all.contains(pair)), "nothing moves");
-    let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(
+        all.len() == 9_000 && on_disk.iter().all(|pair| all.contains(pair)),
+        "nothing moves"
+    );
+    let mut names: Vec<_> = folder
+        .path()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(names, ["cluster.json", "pools", "stdout"]);
 }
@@ -112,17 +163,33 @@ fn hesitant(go: &Arc<AtomicBool>) -> (Folder, Arc<AtomicBool>) {
             return accepted();
         }
         if method == "GET" && path.split('?').next() == Some("/api/v1/nodes") {
-            let item =
-                |number| format!(r#"{{"metadata":{{"name":"n{number:02}","uid":"u{number}","resourceVersion":"1"}}}}"#);
+            let item = |number| {
+                format!(
+                    r#"{{"metadata":{{"name":"n{number:02}","uid":"u{number}","resourceVersion":"1"}}}}"#
+                )
+            };
             let items: Vec<String> = (0..40).map(item).collect();
-            return (200, format!(r#"{{"kind":"NodeList","metadata":{{}},"items":[{}]}}"#, items.join(",")));
+            return (
+                200,
+                format!(
+                    r#"{{"kind":"NodeList","metadata":{{}},"items":[{}]}}"#,
+                    items.join(",")
+                ),
+            );
         }
         healthy(method, path)
     });
     (folder, asked)
 }
 
-const APPLY_LIVE: [&str; 6] = ["apply", "--kubeconfig", "kubeconfig", "--auto-approve", "--parallelism", "1"];
+const APPLY_LIVE: [&str; 6] = [
+    "apply",
+    "--kubeconfig",
+    "kubeconfig",
+    "--auto-approve",
+    "--parallelism",
+    "1",
+];
 
 fn wait_for(flag: &AtomicBool) {
     while !flag.load(Ordering::SeqCst) {
@@ -143,7 +210,12 @@ fn a_stopped_apply_to_a_server_waits_for_the_write_under_way_and_reports() {
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(7), "{said}");
     assert_eq!(said.matches("written Node/").count(), 1, "{said}");
-    assert!(folder.read("stdout").contains("Applied 1 change; 39 not applied, 0 unknown."), "{said}");
+    assert!(
+        folder
+            .read("stdout")
+            .contains("Applied 1 change; 39 not applied, 0 unknown."),
+        "{said}"
+    );
 }
 
 #[test]
@@ -165,16 +237,38 @@ fn a_full_disk_leaves_the_file_and_calls_nothing_written() {
     let folder = folder(300);
     let before = folder.read("cluster.json");
     // No file may be larger than 8 units of 512 or 1,024 bytes.
-    let script = format!("trap '' XFSZ; ulimit -f 8; exec {} \"$@\"", env!("CARGO_BIN_EXE_cilium-ipam"));
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec {} \"$@\"",
+        env!("CARGO_BIN_EXE_cilium-ipam")
+    );
     let mut command = Command::new("sh");
-    command.args(["-c", &script, "sh"]).args(APPLY).current_dir(folder.path()).env_clear().env("PATH", "/bin:/usr/bin");
+    command
+        .args(["-c", &script, "sh"])
+        .args(APPLY)
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", "/bin:/usr/bin");
     let ran = ran(command.output().unwrap()).expect(1);
-    assert!(!ran.stderr.lines().any(|line| line.starts_with("written")), "{}", ran.stderr);
+    assert!(
+        !ran.stderr.lines().any(|line| line.starts_with("written")),
+        "{}",
+        ran.stderr
+    );
     let why = "cluster file cluster.json cannot be written, and stays as it is: File too large";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
-    assert!(ran.stdout.contains("Applied 0 changes; 300 not applied, 0 unknown."), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .contains("Applied 0 changes; 300 not applied, 0 unknown."),
+        "{}",
+        ran.stdout
+    );
     assert_eq!(folder.read("cluster.json"), before);
-    let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = folder
+        .path()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(names, ["cluster.json", "pools"]);
 }
@@ -183,25 +277,69 @@ fn a_full_disk_leaves_the_file_and_calls_nothing_written() {
 fn what_is_no_file_is_refused_before_it_is_opened() {
     let folder = folder(1);
     for name in ["pipe", "pipe.json", "pipe.yaml"] {
-        assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(folder.join(name))
+                .status()
+                .unwrap()
+                .success()
+        );
     }
     for (words, code) in [
         (&["plan", "pipe", "--cluster", "cluster.json"][..], 3),
-        (&["apply", "pipe", "--cluster", "cluster.json", "--auto-approve"], 3),
-        (&["apply", "pipe.yaml", "--cluster", "cluster.json", "--auto-approve"], 3),
-        (&["apply", "pipe.json", "--cluster", "cluster.json", "--auto-approve"], 1),
+        (
+            &[
+                "apply",
+                "pipe",
+                "--cluster",
+                "cluster.json",
+                "--auto-approve",
+            ],
+            3,
+        ),
+        (
+            &[
+                "apply",
+                "pipe.yaml",
+                "--cluster",
+                "cluster.json",
+                "--auto-approve",
+            ],
+            3,
+        ),
+        (
+            &[
+                "apply",
+                "pipe.json",
+                "--cluster",
+                "cluster.json",
+                "--auto-approve",
+            ],
+            1,
+        ),
         (&["show", "pipe.json"], 1),
         (&["plan", "--cluster", "pipe"], 8),
         (&["apply", "--cluster", "pipe", "--auto-approve"], 8),
     ] {
         let ran = folder.run(words).expect(code);
-        assert!(ran.stderr.contains("not a regular file"), "{words:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("not a regular file"),
+            "{words:?}: {}",
+            ran.stderr
+        );
     }
     // A pipe from another program has its other end already; nothing can be written to it.
     for (words, code) in [("plan", 0), ("apply --auto-approve", 8)] {
-        let script = format!("cat cluster.json | {} {words} --cluster /dev/stdin", env!("CARGO_BIN_EXE_cilium-ipam"));
+        let script = format!(
+            "cat cluster.json | {} {words} --cluster /dev/stdin",
+            env!("CARGO_BIN_EXE_cilium-ipam")
+        );
         let mut command = Command::new("sh");
-        command.args(["-c", &script]).current_dir(folder.path()).env_clear().env("PATH", "/bin:/usr/bin");
+        command
+            .args(["-c", &script])
+            .current_dir(folder.path())
+            .env_clear()
+            .env("PATH", "/bin:/usr/bin");
         ran(command.output().unwrap()).expect(code);
     }
 }
@@ -211,13 +349,26 @@ fn a_dash_is_not_taken_for_a_file() {
     let folder = folder(1);
     for words in [
         &["plan", "--cluster", "cluster.json", "--out", "-"][..],
-        &["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "-"],
+        &[
+            "apply",
+            "--cluster",
+            "cluster.json",
+            "--auto-approve",
+            "--undo-out",
+            "-",
+        ],
         &["snapshot", "--cluster", "cluster.json", "--out", "-"],
     ] {
         let ran = folder.run(words).expect(1);
-        assert!(ran.stderr.contains("`-` is not a file"), "{words:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("`-` is not a file"),
+            "{words:?}: {}",
+            ran.stderr
+        );
         assert!(!folder.join("-").exists());
     }
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "./-"]).expect(0);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "./-"])
+        .expect(0);
     assert!(folder.join("-").exists());
 }

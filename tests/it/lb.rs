@@ -1,4 +1,5 @@
-//! LoadBalancer pools and Services, held against the real operators: what we say must be what they do.
+//! LoadBalancer pools and Services, held against the real operators: what we say must be what they
+//! do.
 
 use std::time::Duration;
 
@@ -14,11 +15,22 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 
 pub fn server(version: CiliumVersion) -> Server {
     let programs = [CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumOperator);
-    Server::start(&kubernetes(version.release(), None), None, Options::default(), &programs)
+    Server::start(
+        &kubernetes(version.release(), None),
+        None,
+        Options::default(),
+        &programs,
+    )
 }
 
 pub fn operator(server: &Server, version: CiliumVersion) -> Operator {
-    Operator::start(&server.programs, &server.plane, version, &["--ipam=kubernetes", "--enable-ipv6=false"]).unwrap()
+    Operator::start(
+        &server.programs,
+        &server.plane,
+        version,
+        &["--ipam=kubernetes", "--enable-ipv6=false"],
+    )
+    .unwrap()
 }
 
 pub fn address_pool(name: &str, spec: &Value) -> Value {
@@ -35,9 +47,18 @@ fn demo(server: &Server, field: &str) {
     let blue = json!({field: [{"cidr": "20.0.10.0/24"}], "serviceSelector":
         {"matchExpressions": [{"key": "color", "operator": "In", "values": ["blue", "cyan"]}]}});
     let red = json!({field: [{"cidr": "30.0.10.0/24"}], "serviceSelector": {"matchLabels": {"color": "red"}}});
-    server.plane.create(POOLS, &address_pool("blue-pool", &blue)).unwrap();
-    server.plane.create(POOLS, &address_pool("red-pool", &red)).unwrap();
-    server.plane.create(SERVICES, &service("cni", &json!({"color": "blue"}))).unwrap();
+    server
+        .plane
+        .create(POOLS, &address_pool("blue-pool", &blue))
+        .unwrap();
+    server
+        .plane
+        .create(POOLS, &address_pool("red-pool", &red))
+        .unwrap();
+    server
+        .plane
+        .create(SERVICES, &service("cni", &json!({"color": "blue"})))
+        .unwrap();
 }
 
 fn shown(server: &Server) -> Value {
@@ -48,11 +69,15 @@ fn shown(server: &Server) -> Value {
 pub fn settled(server: &Server) -> Value {
     let is_settled = |shown: &Value| {
         let number = |value: &Value| value.as_str().and_then(|text| text.parse::<u64>().ok());
-        // Of the others, Cilium up to 1.16.0 may leave one as it was until something else happens (cilium#41536).
-        let agrees = |pool: &Value| number(&pool["available"]) == pool["expected"]["available"].as_u64();
+        // Of the others, Cilium up to 1.16.0 may leave one as it was until something else happens
+        // (cilium#41536).
+        let agrees =
+            |pool: &Value| number(&pool["available"]) == pool["expected"]["available"].as_u64();
         let pools = shown["pools"].as_array().unwrap();
         let services = shown["services"].as_array().unwrap();
-        !pools.is_empty() && pools.iter().all(agrees) && services.iter().all(|service| !service["reason"].is_null())
+        !pools.is_empty()
+            && pools.iter().all(agrees)
+            && services.iter().all(|service| !service["reason"].is_null())
     };
     let mut last = Value::Null;
     let outcome = wait_until("the operator to agree", LIMIT, || {
@@ -65,16 +90,30 @@ pub fn settled(server: &Server) -> Value {
 /// The columns that `kubectl get ippools` prints, without the age.
 pub fn by_kubectl(server: &Server) -> Vec<Vec<String>> {
     let mut kubectl = server.plane.kubectl(&server.programs).unwrap();
-    let output = kubectl.args(["get", "ippools", "--no-headers"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = kubectl
+        .args(["get", "ippools", "--no-headers"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| line.split_whitespace().take(4).map(str::to_owned).collect()).collect()
+    text.lines()
+        .map(|line| line.split_whitespace().take(4).map(str::to_owned).collect())
+        .collect()
 }
 
 pub fn by_us(shown: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let row = |pool: &Value| {
-        vec![text(&pool["name"]), pool["disabled"].to_string(), text(&pool["conflicting"]), text(&pool["available"])]
+        vec![
+            text(&pool["name"]),
+            pool["disabled"].to_string(),
+            text(&pool["conflicting"]),
+            text(&pool["available"]),
+        ]
     };
     shown["pools"].as_array().unwrap().iter().map(row).collect()
 }
@@ -89,12 +128,22 @@ fn the_demo_on_1_15() {
     let available = |index: usize| shown["pools"][index]["available"].clone();
     assert_eq!((available(0), available(1)), (json!("253"), json!("254")));
     let service = &shown["services"][0];
-    assert_eq!((&service["pools"], &service["reason"]), (&json!(["blue-pool"]), &json!("satisfied")));
+    assert_eq!(
+        (&service["pools"], &service["reason"]),
+        (&json!(["blue-pool"]), &json!("satisfied"))
+    );
     assert_eq!(service["external_ips"], json!(["20.0.10.1"]));
     let table = server.run(&["show", "lb"]).expect(0).stdout;
-    let blue: Vec<&str> =
-        table.lines().find(|line| line.starts_with("blue-pool")).unwrap().split_whitespace().collect();
-    assert_eq!((blue[..4].join(" "), blue[5]), ("blue-pool false False 256".to_owned(), "253"));
+    let blue: Vec<&str> = table
+        .lines()
+        .find(|line| line.starts_with("blue-pool"))
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    assert_eq!(
+        (blue[..4].join(" "), blue[5]),
+        ("blue-pool false False 256".to_owned(), "253")
+    );
 }
 
 #[test]
@@ -103,14 +152,28 @@ fn the_demo_on_1_19_with_blocks_and_without() {
     let _operator = operator(&server, CiliumVersion::V1_19);
     demo(&server, "blocks");
     let pruned = json!({"cidrs": [{"cidr": "40.0.10.0/24"}], "serviceSelector": {"matchLabels": {"color": "green"}}});
-    server.plane.create(POOLS, &address_pool("green-pool", &pruned)).unwrap();
-    server.plane.create(SERVICES, &service("waiting", &json!({"color": "green"}))).unwrap();
+    server
+        .plane
+        .create(POOLS, &address_pool("green-pool", &pruned))
+        .unwrap();
+    server
+        .plane
+        .create(SERVICES, &service("waiting", &json!({"color": "green"})))
+        .unwrap();
     let shown = settled(&server);
     assert_eq!(by_us(&shown), by_kubectl(&server));
-    let totals: Vec<&Value> = shown["pools"].as_array().unwrap().iter().map(|pool| &pool["total"]).collect();
+    let totals: Vec<&Value> = shown["pools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pool| &pool["total"])
+        .collect();
     assert_eq!(totals, ["256", "0", "256"]);
     let waiting = &shown["services"][1];
-    assert_eq!((&waiting["reason"], &waiting["expected"]), (&json!("no_pool"), &json!([])));
+    assert_eq!(
+        (&waiting["reason"], &waiting["expected"]),
+        (&json!("no_pool"), &json!([]))
+    );
 }
 
 fn external_ips(server: &Server) -> Value {
@@ -119,10 +182,19 @@ fn external_ips(server: &Server) -> Value {
 
 /// What a plan says of LoadBalancer addresses.
 fn findings(server: &Server, rule: &str) -> Vec<String> {
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
-    let findings = plan["findings"].as_array().unwrap().iter().filter(|finding| finding["rule"] == rule);
-    findings.map(|finding| finding["message"].as_str().unwrap().to_owned()).collect()
+    let findings = plan["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["rule"] == rule);
+    findings
+        .map(|finding| finding["message"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -133,21 +205,30 @@ fn the_upgrade_trap_is_told_before_and_happens_unless_the_pools_are_mended() {
         demo(&server, "cidrs");
         settled(&server);
         let told = findings(&server, "addresses-lost-at-upgrade");
-        assert!(told.len() == 1 && told[0].contains("`default/cni` 20.0.10.1"), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].contains("`default/cni` 20.0.10.1"),
+            "{told:?}"
+        );
         if mended {
             for (name, cidr) in [("blue-pool", "20.0.10.0/24"), ("red-pool", "30.0.10.0/24")] {
                 let moved = json!({"spec": {"cidrs": null, "blocks": [{"cidr": cidr}]}});
-                server.plane.patch(&format!("{POOLS}/{name}"), &moved).unwrap();
+                server
+                    .plane
+                    .patch(&format!("{POOLS}/{name}"), &moved)
+                    .unwrap();
             }
             settled(&server);
-            assert_eq!(findings(&server, "addresses-lost-at-upgrade"), Vec::<String>::new());
+            assert_eq!(
+                findings(&server, "addresses-lost-at-upgrade"),
+                Vec::<String>::new()
+            );
             assert_eq!(external_ips(&server), json!(["20.0.10.1"]));
         }
         drop(old);
         install_cilium(&server.plane, &kubernetes("1.19.3", None)).unwrap();
         let _new = operator(&server, CiliumVersion::V1_19);
-        // With the first and last address given from 1.16 on, the counts are others. They are written before an address is
-        // taken away.
+        // With the first and last address given from 1.16 on, the counts are others. They are
+        // written before an address is taken away.
         settled(&server);
         let becomes = || Ok((external_ips(&server) == after).then_some(()));
         wait_until(&format!("{after} (mended: {mended})"), LIMIT, becomes).unwrap();
@@ -161,26 +242,46 @@ fn a_disabled_pool_keeps_its_addresses_until_the_restart_that_is_warned_of() {
     demo(&server, "blocks");
     settled(&server);
     let address = external_ips(&server);
-    assert_eq!(findings(&server, "addresses-lost-at-restart"), Vec::<String>::new());
-    server.plane.patch(&format!("{POOLS}/blue-pool"), &json!({"spec": {"disabled": true}})).unwrap();
+    assert_eq!(
+        findings(&server, "addresses-lost-at-restart"),
+        Vec::<String>::new()
+    );
+    server
+        .plane
+        .patch(
+            &format!("{POOLS}/blue-pool"),
+            &json!({"spec": {"disabled": true}}),
+        )
+        .unwrap();
     settled(&server);
     assert_eq!(external_ips(&server), address);
     let told = findings(&server, "addresses-lost-at-restart");
-    assert!(told.len() == 1 && told[0].contains("the pool is disabled: `default/cni` 20.0.10."), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("the pool is disabled: `default/cni` 20.0.10."),
+        "{told:?}"
+    );
     drop(first);
     let _second = operator(&server, CiliumVersion::V1_19);
-    let lost =
-        wait_until("the address to be taken away", LIMIT, || Ok((external_ips(&server) == json!([])).then_some(())));
+    let lost = wait_until("the address to be taken away", LIMIT, || {
+        Ok((external_ips(&server) == json!([])).then_some(()))
+    });
     lost.unwrap();
 }
 
-/// Waits until what is created is younger than this object: of two pools of one second either may lose. Asked of the
-/// server without creating anything, as an operator may act on a pool that is there for a moment.
+/// Waits until what is created is younger than this object: of two pools of one second either may
+/// lose. Asked of the server without creating anything, as an operator may act on a pool that is
+/// there for a moment.
 fn next_second(server: &Server, older: &Value) {
-    let tried = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "time-"}});
+    let tried =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "time-"}});
     let is_over = || {
-        let now = server.plane.create("/api/v1/namespaces/default/configmaps?dryRun=All", &tried)?;
-        Ok((now["metadata"]["creationTimestamp"] != older["metadata"]["creationTimestamp"]).then_some(()))
+        let now = server
+            .plane
+            .create("/api/v1/namespaces/default/configmaps?dryRun=All", &tried)?;
+        Ok(
+            (now["metadata"]["creationTimestamp"] != older["metadata"]["creationTimestamp"])
+                .then_some(()),
+        )
     };
     wait_until("the next second", LIMIT, is_over).unwrap();
 }
@@ -194,9 +295,10 @@ fn assert_nothing_else_is_expected(shown: &Value) {
 
 #[test]
 fn services_of_every_kind_on_both_versions() {
-    for (version, annotation) in
-        [(CiliumVersion::V1_15, "io.cilium/lb-ipam"), (CiliumVersion::V1_19, "lbipam.cilium.io")]
-    {
+    for (version, annotation) in [
+        (CiliumVersion::V1_15, "io.cilium/lb-ipam"),
+        (CiliumVersion::V1_19, "lbipam.cilium.io"),
+    ] {
         let key = |name: &str| {
             if version == CiliumVersion::V1_15 {
                 format!("{annotation}-{name}")
@@ -208,7 +310,10 @@ fn services_of_every_kind_on_both_versions() {
         let _operator = operator(&server, version);
         let of_color = |color: &str, cidr: &str| json!({"blocks": [{"cidr": cidr}], "serviceSelector": {"matchLabels": {"color": color}}});
         let pool = |name: &str, color: &str, cidr: &str| {
-            server.plane.create(POOLS, &address_pool(name, &of_color(color, cidr))).unwrap()
+            server
+                .plane
+                .create(POOLS, &address_pool(name, &of_color(color, cidr)))
+                .unwrap()
         };
         let blue = pool("blue", "blue", "50.0.0.0/28");
         pool("tiny", "tiny", "51.0.0.0/31");
@@ -222,9 +327,24 @@ fn services_of_every_kind_on_both_versions() {
         };
         let http = || json!([{"port": 80}]);
         create("asks", "blue", json!({key("ips"): "50.0.0.3"}), http());
-        create("asks-the-first", "blue", json!({key("ips"): "50.0.0.0"}), http());
-        create("asks-outside", "blue", json!({key("ips"): "9.9.9.9"}), http());
-        create("asks-another", "red", json!({key("ips"): "50.0.0.5"}), http());
+        create(
+            "asks-the-first",
+            "blue",
+            json!({key("ips"): "50.0.0.0"}),
+            http(),
+        );
+        create(
+            "asks-outside",
+            "blue",
+            json!({key("ips"): "9.9.9.9"}),
+            http(),
+        );
+        create(
+            "asks-another",
+            "red",
+            json!({key("ips"): "50.0.0.5"}),
+            http(),
+        );
         create("no-pool", "red", json!({}), http());
         for name in ["tiny-a", "tiny-b", "tiny-c"] {
             create(name, "tiny", json!({}), http());
@@ -233,37 +353,93 @@ fn services_of_every_kind_on_both_versions() {
         create("too-late", "blue", json!({key("ips"): "50.0.0.3"}), http());
         create("shares-a", "blue", json!({key("sharing-key"): "k"}), http());
         settled(&server);
-        create("shares-b", "blue", json!({key("sharing-key"): "k"}), json!([{"port": 443}]));
-        create("shares-udp", "blue", json!({key("sharing-key"): "k"}), json!([{"port": 80, "protocol": "UDP"}]));
-        create("shares-not", "blue", json!({key("sharing-key"): "other", key("ips"): "50.0.0.3"}), http());
+        create(
+            "shares-b",
+            "blue",
+            json!({key("sharing-key"): "k"}),
+            json!([{"port": 443}]),
+        );
+        create(
+            "shares-udp",
+            "blue",
+            json!({key("sharing-key"): "k"}),
+            json!([{"port": 80, "protocol": "UDP"}]),
+        );
+        create(
+            "shares-not",
+            "blue",
+            json!({key("sharing-key"): "other", key("ips"): "50.0.0.3"}),
+            http(),
+        );
         let shown = settled(&server);
         assert_eq!(by_us(&shown), by_kubectl(&server));
         assert_nothing_else_is_expected(&shown);
         let services = shown["services"].as_array().unwrap();
-        let of = |name: &str| services.iter().find(|service| service["name"] == name).unwrap();
-        assert_eq!(of("shares-a")["external_ips"], of("shares-b")["external_ips"]);
+        let of = |name: &str| {
+            services
+                .iter()
+                .find(|service| service["name"] == name)
+                .unwrap()
+        };
+        assert_eq!(
+            of("shares-a")["external_ips"],
+            of("shares-b")["external_ips"]
+        );
         let apart = of("shares-a")["external_ips"] == of("shares-udp")["external_ips"];
         assert_eq!(apart, version == CiliumVersion::V1_19);
-        let waiting = services.iter().filter(|service| service["reason"] != "satisfied").count();
-        assert_eq!(waiting, if version == CiliumVersion::V1_15 { 7 } else { 6 });
+        let waiting = services
+            .iter()
+            .filter(|service| service["reason"] != "satisfied")
+            .count();
+        assert_eq!(
+            waiting,
+            if version == CiliumVersion::V1_15 {
+                7
+            } else {
+                6
+            }
+        );
     }
 }
 
 #[test]
 fn the_picture_in_the_readme() {
-    let shown = run(repository(), &["show", "lb", "--cluster", "examples/load-balancer/cluster.yaml"]).expect(0).stdout;
+    let shown = run(
+        repository(),
+        &[
+            "show",
+            "lb",
+            "--cluster",
+            "examples/load-balancer/cluster.yaml",
+        ],
+    )
+    .expect(0)
+    .stdout;
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    assert!(readme.contains(&format!("examples/load-balancer/cluster.yaml\n{shown}```")), "{shown}");
+    assert!(
+        readme.contains(&format!("examples/load-balancer/cluster.yaml\n{shown}```")),
+        "{shown}"
+    );
 }
 
 #[test]
 fn the_picture_of_an_edit_in_the_readme() {
     let folder = super::examples::copy(&repository().join("examples/load-balancer"));
-    folder.run(&["apply", "--cluster", "cluster.yaml", "--auto-approve"]).expect(0);
-    let pools = folder.read("pools/load-balancer.yaml").replace("20.0.10.0/24", "20.0.10.128/25");
+    folder
+        .run(&["apply", "--cluster", "cluster.yaml", "--auto-approve"])
+        .expect(0);
+    let pools = folder
+        .read("pools/load-balancer.yaml")
+        .replace("20.0.10.0/24", "20.0.10.128/25");
     folder.write("pools/load-balancer.yaml", pools);
-    let planned = folder.run(&["plan", "--cluster", "cluster.yaml"]).expect(0).stdout;
+    let planned = folder
+        .run(&["plan", "--cluster", "cluster.yaml"])
+        .expect(0)
+        .stdout;
     let (shown, _) = planned.split_once("\ndigest").unwrap();
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    assert!(readme.contains(&format!("$ cilium-ipam plan\n{shown}```")), "{shown}");
+    assert!(
+        readme.contains(&format!("$ cilium-ipam plan\n{shown}```")),
+        "{shown}"
+    );
 }

@@ -1,5 +1,6 @@
-//! Edits of LoadBalancer pools on the real operator: no Service loses an address, or gets one, that was not named before. Edits of the
-//! files, planned and applied; and edits by others, of pools that overlap as no files of ours may.
+//! Edits of LoadBalancer pools on the real operator: no Service loses an address, or gets one, that
+//! was not named before. Edits of the files, planned and applied; and edits by others, of pools
+//! that overlap as no files of ours may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,7 +14,9 @@ use cilium_ipam::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle
 use cilium_ipam::model::{ServiceName, Waiver};
 use cilium_ipam::observed::Observed;
 use cilium_ipam::plan::{LossTime, Plan};
-use cilium_ipam::run::{BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan};
+use cilium_ipam::run::{
+    BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
+};
 use cilium_ipam::source::Location;
 use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Random, wait_until};
@@ -40,18 +43,27 @@ const RANGES: [&str; 8] = [
 const COLORS: [&str; 3] = ["red", "green", "blue"];
 
 fn random() -> Random {
-    let seed = std::env::var("LB_EDITS_SEED").ok().map_or(SEED, |seed| seed.parse().unwrap());
+    let seed = std::env::var("LB_EDITS_SEED")
+        .ok()
+        .map_or(SEED, |seed| seed.parse().unwrap());
     println!("LB_EDITS_SEED={seed}");
     Random::new(seed)
 }
 
 fn some_blocks(random: &mut Random) -> Value {
-    let chosen: BTreeSet<usize> = (0..=random.below(2)).map(|_| random.below(RANGES.len())).collect();
-    chosen.into_iter().map(|index| block(RANGES[index])).collect()
+    let chosen: BTreeSet<usize> = (0..=random.below(2))
+        .map(|_| random.below(RANGES.len()))
+        .collect();
+    chosen
+        .into_iter()
+        .map(|index| block(RANGES[index]))
+        .collect()
 }
 
 fn some_colors(random: &mut Random) -> Value {
-    let colors: BTreeSet<&str> = (0..=random.below(2)).map(|_| COLORS[random.below(COLORS.len())]).collect();
+    let colors: BTreeSet<&str> = (0..=random.below(2))
+        .map(|_| COLORS[random.below(COLORS.len())])
+        .collect();
     json!({"matchExpressions": [{"key": "color", "operator": "In", "values": colors}]})
 }
 
@@ -73,17 +85,31 @@ impl Bench {
     fn start() -> Bench {
         let server = server(CiliumVersion::V1_19);
         let operator = operator(&server, CiliumVersion::V1_19);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Bench { server, _operator: operator, runtime, marks: 0 }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        Bench {
+            server,
+            _operator: operator,
+            runtime,
+            marks: 0,
+        }
     }
 
     fn observe(&self) -> Observed {
-        self.runtime.block_on(async { observe(&self.connect().await, Extent::Plan).await.unwrap() })
+        self.runtime
+            .block_on(async { observe(&self.connect().await, Extent::Plan).await.unwrap() })
     }
 
     async fn connect(&self) -> LiveCluster {
         let kubeconfig = Some(self.server.plane.kubeconfig().to_owned());
-        let connection = Connection { kubeconfig, context: None, patience: Duration::from_secs(30) };
+        let connection = Connection {
+            kubeconfig,
+            context: None,
+            patience: Duration::from_secs(30),
+        };
         LiveCluster::connect(connection).await.unwrap()
     }
 
@@ -91,8 +117,11 @@ impl Bench {
     fn services(&self) {
         for index in 0..12 {
             let color = COLORS[index % COLORS.len()];
-            let annotations =
-                if index % 4 == 3 { json!({"lbipam.cilium.io/ips": format!("10.7.0.{index}")}) } else { json!({}) };
+            let annotations = if index % 4 == 3 {
+                json!({"lbipam.cilium.io/ips": format!("10.7.0.{index}")})
+            } else {
+                json!({})
+            };
             let mut service = service(&format!("s{index}"), &json!({"color": color}));
             service["metadata"]["annotations"] = annotations;
             self.server.plane.create(SERVICES, &service).unwrap();
@@ -120,28 +149,45 @@ impl Bench {
                 on_event: &mut on_event,
             };
             let (applied, failure) =
-                apply_until_settled(&cluster, &job, observed, plan.changes.clone(), &mut sending).await;
-            assert!(failure.is_none() && applied.remaining().count() == 0, "{failure:?} {applied:?}");
+                apply_until_settled(&cluster, &job, observed, plan.changes.clone(), &mut sending)
+                    .await;
+            assert!(
+                failure.is_none() && applied.remaining().count() == 0,
+                "{failure:?} {applied:?}"
+            );
             Some(plan)
         })
     }
 
     fn pool(&self, name: &str, spec: &Value) {
-        self.server.plane.create(POOLS, &address_pool(name, spec)).unwrap();
+        self.server
+            .plane
+            .create(POOLS, &address_pool(name, spec))
+            .unwrap();
     }
 
-    /// Waits until the operator has seen everything so far: events come in order, and a pool that selects nothing changes nothing.
+    /// Waits until the operator has seen everything so far: events come in order, and a pool that
+    /// selects nothing changes nothing.
     fn catch_up(&mut self) {
         self.marks += 1;
         let name = format!("mark-{}", self.marks);
         let nothing = json!({"matchExpressions": [{"key": "none", "operator": "Exists"}, {"key": "none", "operator": "DoesNotExist"}]});
         let cidr = format!("172.16.{}.{}/32", self.marks / 256, self.marks % 256);
-        self.pool(&name, &json!({"blocks": [{"cidr": cidr}], "serviceSelector": nothing}));
+        self.pool(
+            &name,
+            &json!({"blocks": [{"cidr": cidr}], "serviceSelector": nothing}),
+        );
         let path = format!("{POOLS}/{name}");
         let counted = wait_until("the operator to catch up", LIMIT, || {
             let pool = self.server.plane.get(&path)?;
-            let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            Ok(conditions.iter().any(|condition| condition["type"] == "cilium.io/IPsTotal").then_some(()))
+            let conditions = pool["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            Ok(conditions
+                .iter()
+                .any(|condition| condition["type"] == "cilium.io/IPsTotal")
+                .then_some(()))
         });
         counted.unwrap();
         self.server.plane.delete(&path).unwrap();
@@ -152,7 +198,12 @@ fn ingress(observed: &Observed) -> BTreeMap<ServiceName, BTreeSet<IpAddr>> {
     observed
         .services
         .values()
-        .map(|service| (service.name.clone(), service.ingress.iter().copied().collect()))
+        .map(|service| {
+            (
+                service.name.clone(),
+                service.ingress.iter().copied().collect(),
+            )
+        })
         .collect()
 }
 
@@ -172,38 +223,62 @@ enum Edit {
 
 fn edit(random: &mut Random, exists: bool) -> Edit {
     if !exists {
-        return Edit::Create(json!({"blocks": some_blocks(random), "serviceSelector": some_colors(random)}));
+        return Edit::Create(
+            json!({"blocks": some_blocks(random), "serviceSelector": some_colors(random)}),
+        );
     }
     match random.below(12) {
         0 => Edit::Delete,
         1 | 2 => Edit::Change(json!({"disabled": random.below(2) == 0})),
         3..=5 => Edit::Change(json!({"serviceSelector": some_colors(random)})),
-        6 => Edit::Change(json!({"allowFirstLastIPs": if random.below(2) == 0 { "Yes" } else { "No" }})),
+        6 => Edit::Change(
+            json!({"allowFirstLastIPs": if random.below(2) == 0 { "Yes" } else { "No" }}),
+        ),
         _ => Edit::Change(json!({"blocks": some_blocks(random)})),
     }
 }
 
 /// The pools after an edit, as a server would show them.
-fn edited(before: &Observed, name: &str, edit: &Edit, objects: &BTreeMap<String, Value>) -> Vec<AddressPool> {
+fn edited(
+    before: &Observed,
+    name: &str,
+    edit: &Edit,
+    objects: &BTreeMap<String, Value>,
+) -> Vec<AddressPool> {
     let spec = match edit {
         Edit::Delete => None,
         Edit::Create(spec) => Some(spec.clone()),
         Edit::Change(change) => {
             let mut spec = objects[name].clone();
-            spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            spec.as_object_mut()
+                .unwrap()
+                .extend(change.as_object().unwrap().clone());
             Some(spec)
         }
     };
-    let mut after: Vec<AddressPool> = pools(before).into_iter().filter(|pool| pool.name != name).collect();
+    let mut after: Vec<AddressPool> = pools(before)
+        .into_iter()
+        .filter(|pool| pool.name != name)
+        .collect();
     if let Some(spec) = spec {
         let object = json!({"metadata": {"name": name}, "spec": spec}).to_string();
         let mut reader = cilium_ipam::observed::Reader::default();
-        reader.object(cilium_ipam::observed::ObservedKind::LoadBalancerPool, &object).unwrap();
+        reader
+            .object(
+                cilium_ipam::observed::ObservedKind::LoadBalancerPool,
+                &object,
+            )
+            .unwrap();
         let read = reader.finish("2026-01-01T00:00:00Z".parse().unwrap());
         let known = pools(before).into_iter().find(|pool| pool.name == name);
         let seen = read.address_pools[name].as_read(&before.lb_rules());
-        let (created, marking) = known.map_or((None, seen.marking), |pool| (pool.created, pool.marking));
-        after.push(AddressPool { created, marking, ..seen });
+        let (created, marking) =
+            known.map_or((None, seen.marking), |pool| (pool.created, pool.marking));
+        after.push(AddressPool {
+            created,
+            marking,
+            ..seen
+        });
     }
     after.sort_by(|a, b| a.name.cmp(&b.name));
     after
@@ -228,9 +303,21 @@ fn told(
 ) -> String {
     let mut text = String::new();
     for (when, pools) in [("before", before), ("after", after)] {
-        for AddressPool { name, created, ranges, selector, first_last, state, marking } in pools {
+        for AddressPool {
+            name,
+            created,
+            ranges,
+            selector,
+            first_last,
+            state,
+            marking,
+        } in pools
+        {
             let ranges: Vec<String> = ranges.iter().map(|range| range.range.to_string()).collect();
-            let selector = selector.as_ref().map(ToString::to_string).unwrap_or_default();
+            let selector = selector
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             let created = created.as_deref().unwrap_or("new");
             text.push_str(&format!(
                 "{when} {name} {created} {} {selector} {first_last:?} {state:?} {marking:?}\n",
@@ -264,7 +351,12 @@ fn edits_by_others_take_no_address_that_was_not_named() {
         let after = edited(&before, &name, &edit, &specs);
         let rules = before.lb_rules();
         let known = pools(&before);
-        let Settled { outlooks, .. } = settle(&after, before.services.values(), &rules, OperatorState::Running(&known));
+        let Settled { outlooks, .. } = settle(
+            &after,
+            before.services.values(),
+            &rules,
+            OperatorState::Running(&known),
+        );
         let path = format!("{POOLS}/{name}");
         match &edit {
             Edit::Create(spec) => {
@@ -272,7 +364,11 @@ fn edits_by_others_take_no_address_that_was_not_named() {
                 specs.insert(name.clone(), spec.clone());
             }
             Edit::Change(change) => {
-                bench.server.plane.patch(&path, &json!({"spec": change})).unwrap();
+                bench
+                    .server
+                    .plane
+                    .patch(&path, &json!({"spec": change}))
+                    .unwrap();
                 let spec = specs.get_mut(&name).unwrap().as_object_mut().unwrap();
                 spec.extend(change.as_object().unwrap().clone());
             }
@@ -286,11 +382,16 @@ fn edits_by_others_take_no_address_that_was_not_named() {
         for (service, had) in &old {
             let lost: BTreeSet<IpAddr> = had.difference(&new[service]).copied().collect();
             let outlook = &outlooks[service];
-            let certain: BTreeSet<IpAddr> = outlook.loses.iter().map(|(address, _)| *address).collect();
+            let certain: BTreeSet<IpAddr> =
+                outlook.loses.iter().map(|(address, _)| *address).collect();
             let contested: BTreeSet<IpAddr> = outlook.contested.iter().copied().collect();
             let named: BTreeSet<IpAddr> = certain.union(&contested).copied().collect();
             let world = || told(&known, &after, &old, &new);
-            assert!(lost.is_subset(&named), "edit {round}: {service} lost {lost:?}, named {named:?}\n{}", world());
+            assert!(
+                lost.is_subset(&named),
+                "edit {round}: {service} lost {lost:?}, named {named:?}\n{}",
+                world()
+            );
             figures.lost += lost.len();
             figures.certain_kept += certain.difference(&lost).count();
             figures.contested_kept += contested.difference(&lost).count();
@@ -298,7 +399,8 @@ fn edits_by_others_take_no_address_that_was_not_named() {
     }
     println!("edits_by_others={EDITS_BY_OTHERS} {figures:?} lost_unnamed=0");
     assert!(figures.lost > 15, "the edits hit something: {figures:?}");
-    // An address that is surely lost may be given again by luck; what is named must be worth reading all the same.
+    // An address that is surely lost may be given again by luck; what is named must be worth
+    // reading all the same.
     assert!(figures.certain_kept * 5 < figures.lost, "{figures:?}");
     assert!(figures.contested_kept < 2 * figures.lost, "{figures:?}");
 }
@@ -316,13 +418,26 @@ fn edit_files(bench: &Bench, random: &mut Random, specs: &Specs) -> Specs {
                 Edit::Create(spec) => drop(edited.insert(name, spec)),
                 Edit::Delete => drop(edited.remove(&name)),
                 Edit::Change(change) => {
-                    edited.get_mut(&name).unwrap().as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+                    edited
+                        .get_mut(&name)
+                        .unwrap()
+                        .as_object_mut()
+                        .unwrap()
+                        .extend(change.as_object().unwrap().clone());
                 }
             }
         }
-        let documents: Vec<String> = edited.iter().map(|(name, spec)| address_pool(name, spec).to_string()).collect();
-        bench.server.folder.write("pools/pools.yaml", documents.join("\n---\n") + "\n");
-        if edited != *specs && !load(&Location::from(bench.server.folder.join("pools").as_path())).has_errors() {
+        let documents: Vec<String> = edited
+            .iter()
+            .map(|(name, spec)| address_pool(name, spec).to_string())
+            .collect();
+        bench
+            .server
+            .folder
+            .write("pools/pools.yaml", documents.join("\n---\n") + "\n");
+        if edited != *specs
+            && !load(&Location::from(bench.server.folder.join("pools").as_path())).has_errors()
+        {
             return edited;
         }
     }
@@ -333,19 +448,30 @@ fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
     let mut bench = Bench::start();
     let mut random = random();
     bench.services();
-    bench
-        .server
-        .folder
-        .write("pools/always.yaml", super::support::pool("nodes", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    bench.server.folder.write(
+        "pools/always.yaml",
+        super::support::pool("nodes", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     // Pools of others, over a part of what the files have.
-    for (name, cidr, color) in [("stays", "10.7.9.0/30", "none"), ("theirs", "10.7.0.4/30", "red")] {
+    for (name, cidr, color) in [
+        ("stays", "10.7.9.0/30", "none"),
+        ("theirs", "10.7.0.4/30", "red"),
+    ] {
         let spec = json!({"blocks": [{"cidr": cidr}], "serviceSelector": {"matchLabels": {"color": color}}});
         bench.pool(name, &spec);
     }
     // So that nobody gets later what was due before.
-    let is_told = || Ok(bench.observe().services.values().all(|service| service.reason.is_some()).then_some(()));
+    let is_told = || {
+        Ok(bench
+            .observe()
+            .services
+            .values()
+            .all(|service| service.reason.is_some())
+            .then_some(()))
+    };
     wait_until("every Service to be looked at", LIMIT, is_told).unwrap();
-    let (mut specs, mut figures, mut refused, mut planned) = (Specs::new(), Figures::default(), 0, 0);
+    let (mut specs, mut figures, mut refused, mut planned) =
+        (Specs::new(), Figures::default(), 0, 0);
     while planned < EDITS {
         bench.catch_up();
         let before = bench.observe();
@@ -359,18 +485,31 @@ fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
         let after = bench.observe();
         let (old, new) = (ingress(&before), ingress(&after));
         let world = || told(&pools(&before), &pools(&after), &old, &new);
-        let effects: BTreeMap<&ServiceName, _> =
-            plan.effects.services.iter().map(|effect| (&effect.service, effect)).collect();
+        let effects: BTreeMap<&ServiceName, _> = plan
+            .effects
+            .services
+            .iter()
+            .map(|effect| (&effect.service, effect))
+            .collect();
         for (service, had) in &old {
             let lost: BTreeSet<IpAddr> = had.difference(&new[service]).copied().collect();
-            let losses = effects.get(service).map(|effect| effect.loses.as_slice()).unwrap_or_default();
+            let losses = effects
+                .get(service)
+                .map(|effect| effect.loses.as_slice())
+                .unwrap_or_default();
             let of = |certainty: Certainty| -> BTreeSet<IpAddr> {
-                let now = losses.iter().filter(|lost| lost.when == LossTime::Now && lost.certainty == certainty);
+                let now = losses
+                    .iter()
+                    .filter(|lost| lost.when == LossTime::Now && lost.certainty == certainty);
                 now.map(|lost| lost.address).collect()
             };
             let (certain, contested) = (of(Certainty::Certain), of(Certainty::LeftToChance));
             let named: BTreeSet<IpAddr> = certain.union(&contested).copied().collect();
-            assert!(lost.is_subset(&named), "edit {planned}: {service} lost {lost:?}, named {named:?}\n{}", world());
+            assert!(
+                lost.is_subset(&named),
+                "edit {planned}: {service} lost {lost:?}, named {named:?}\n{}",
+                world()
+            );
             let is_changed = *had != new[service];
             assert!(
                 !is_changed || effects.contains_key(service),

@@ -1,4 +1,5 @@
-//! LoadBalancer pools and pins planned against cluster files: what must be named, refused or left alone.
+//! LoadBalancer pools and pins planned against cluster files: what must be named, refused or left
+//! alone.
 
 use cilium_ipam::desired::{Documents, SourceFile, lower};
 use cilium_ipam::model::Hazard;
@@ -18,11 +19,20 @@ fn seen(name: &str, created: &str, labels: &Value, spec: &Value) -> String {
 }
 
 fn ours(name: &str, cidr: &str) -> String {
-    seen(name, "01", &json!({OURS: "cilium-ipam"}), &json!({"blocks": [{"cidr": cidr}]}))
+    seen(
+        name,
+        "01",
+        &json!({OURS: "cilium-ipam"}),
+        &json!({"blocks": [{"cidr": cidr}]}),
+    )
 }
 
 fn service(name: &str, annotations: &Value, address: &str) -> String {
-    let ingress = if address.is_empty() { json!([]) } else { json!([{"ip": address}]) };
+    let ingress = if address.is_empty() {
+        json!([])
+    } else {
+        json!([{"ip": address}])
+    };
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"),
         "resourceVersion": "5", "annotations": annotations}, "spec": {"type": "LoadBalancer", "ipFamilies": ["IPv4"],
         "ports": [{"port": 80}]}, "status": {"loadBalancer": {"ingress": ingress}}})
@@ -30,91 +40,173 @@ fn service(name: &str, annotations: &Value, address: &str) -> String {
 }
 
 fn wanted(name: &str, spec: &str) -> String {
-    format!("apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+    format!(
+        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
 }
 
 fn folder(items: &[String], files: &[String]) -> Folder {
-    Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, items)), ("pools/a.yaml", &files.join("---\n"))])
+    Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
+        ("pools/a.yaml", &files.join("---\n")),
+    ])
 }
 
 fn planned(folder: &Folder) -> Value {
-    folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json()
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
+        .expect(0)
+        .json()
 }
 
 fn refusals(plan: &Value) -> Vec<&str> {
-    plan["refusals"].as_array().unwrap().iter().map(|refusal| refusal["rule"].as_str().unwrap()).collect()
+    plan["refusals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|refusal| refusal["rule"].as_str().unwrap())
+        .collect()
 }
 
 fn apply(folder: &Folder, more: &[&str], code: i32) -> String {
-    folder.run(&[&["apply", "--cluster", "cluster.json"], more].concat()).expect(code).stderr
+    folder
+        .run(&[&["apply", "--cluster", "cluster.json"], more].concat())
+        .expect(code)
+        .stderr
 }
 
 #[test]
 fn a_pool_under_another_name_takes_its_addresses_away_first() {
     let asks = json!({"lbipam.cilium.io/ips": "10.7.0.9"});
     let folder = folder(
-        &[ours("blue", "10.7.0.0/24"), service("web", &asks, "10.7.0.9")],
+        &[
+            ours("blue", "10.7.0.0/24"),
+            service("web", &asks, "10.7.0.9"),
+        ],
         &[wanted("azure", "{blocks: [{cidr: 10.7.0.0/24}]}")],
     );
     let plan = planned(&folder);
-    let names: Vec<&Value> = plan["changes"].as_array().unwrap().iter().map(|change| &change["name"]).collect();
+    let names: Vec<&Value> = plan["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| &change["name"])
+        .collect();
     assert_eq!(names, ["blue", "azure"]);
     assert_eq!(refusals(&plan), ["last-address-pools", "lost-addresses"]);
-    assert_eq!(plan["services"][0]["loses"][0]["address"], "10.7.0.9", "{plan:#}");
+    assert_eq!(
+        plan["services"][0]["loses"][0]["address"], "10.7.0.9",
+        "{plan:#}"
+    );
 }
 
 #[test]
 fn overlaps_that_nothing_decides_are_refused() {
-    let foreign = seen("foreign", "01", &json!({}), &json!({"blocks": [{"cidr": "10.8.0.0/24"}]}));
+    let foreign = seen(
+        "foreign",
+        "01",
+        &json!({}),
+        &json!({"blocks": [{"cidr": "10.8.0.0/24"}]}),
+    );
     let folder = folder(
         &[ours("blue", "10.7.0.0/24"), foreign],
-        &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}, {cidr: 10.8.0.0/25}]}")],
+        &[wanted(
+            "blue",
+            "{blocks: [{cidr: 10.7.0.0/24}, {cidr: 10.8.0.0/25}]}",
+        )],
     );
-    assert_eq!(refusals(&planned(&folder)), ["left-to-chance", "left-to-chance"]);
-    apply(&folder, &["--auto-approve", "--waive", "lost-addresses=99"], 5);
+    assert_eq!(
+        refusals(&planned(&folder)),
+        ["left-to-chance", "left-to-chance"]
+    );
+    apply(
+        &folder,
+        &["--auto-approve", "--waive", "lost-addresses=99"],
+        5,
+    );
 }
 
 #[test]
 fn addresses_that_something_else_has_are_not_given() {
     let holding = node("n", "a", &super::support::holds("10.20.3.0/24"));
     let claims = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system"}});
-    for (range, what) in [("10.20.3.128/25", "a pod CIDR of node n"), ("10.96.0.0/24", "the Service CIDR")] {
+    for (range, what) in [
+        ("10.20.3.128/25", "a pod CIDR of node n"),
+        ("10.96.0.0/24", "the Service CIDR"),
+    ] {
         let folder = folder(
             &[holding.clone(), claims.to_string()],
             &[wanted("blue", &format!("{{blocks: [{{cidr: {range}}}]}}"))],
         );
         let plan = planned(&folder);
-        assert!(plan["blocked"][0]["reason"].as_str().unwrap().contains(what), "{plan:#}");
+        assert!(
+            plan["blocked"][0]["reason"]
+                .as_str()
+                .unwrap()
+                .contains(what),
+            "{plan:#}"
+        );
         assert_eq!(plan["changes"], json!([]));
     }
 }
 
 #[test]
 fn nodes_get_no_block_over_a_pool_of_the_files() {
-    let files =
-        [pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"), wanted("blue", "{blocks: [{cidr: 10.20.0.0/24}]}")];
+    let files = [
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        wanted("blue", "{blocks: [{cidr: 10.20.0.0/24}]}"),
+    ];
     let plan = planned(&folder(&[node("n", "a", "")], &files));
-    let of_node = plan["changes"].as_array().unwrap().iter().find(|change| change["kind"] == "Node").unwrap();
+    let of_node = plan["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|change| change["kind"] == "Node")
+        .unwrap();
     assert_eq!(of_node["after"], json!(["10.20.1.0/24"]));
 }
 
 #[test]
 fn an_unknown_version_reads_nobody_knows_what() {
     let folder = folder(&[], &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")]);
-    folder.write("cluster.json", r#"{"apiVersion": "v1", "kind": "List", "items": []}"#);
-    assert!(planned(&folder)["blocked"][0]["reason"].as_str().unwrap().contains("version is not known"));
+    folder.write(
+        "cluster.json",
+        r#"{"apiVersion": "v1", "kind": "List", "items": []}"#,
+    );
+    assert!(
+        planned(&folder)["blocked"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("version is not known")
+    );
 }
 
 #[test]
 fn a_saved_plan_is_stale_when_another_service_would_lose() {
     let files = [wanted("blue", "{blocks: [{cidr: 10.7.0.0/25}]}")];
-    let one = [ours("blue", "10.7.0.0/24"), service("web", &json!({}), "10.7.0.200")];
+    let one = [
+        ours("blue", "10.7.0.0/24"),
+        service("web", &json!({}), "10.7.0.200"),
+    ];
     let folder = folder(&one, &files);
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json", "--waive", "lost-addresses=2"]).expect(0);
+    folder
+        .run(&[
+            "plan",
+            "--cluster",
+            "cluster.json",
+            "--out",
+            "plan.json",
+            "--waive",
+            "lost-addresses=2",
+        ])
+        .expect(0);
     let two = [one.as_slice(), &[service("shop", &json!({}), "10.7.0.201")]].concat();
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &two));
     let stale = apply(&folder, &["plan.json"], 4);
-    assert!(stale.contains("Service/default/shop: would or may now lose 10.7.0.201"), "{stale}");
+    assert!(
+        stale.contains("Service/default/shop: would or may now lose 10.7.0.201"),
+        "{stale}"
+    );
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &one));
     apply(&folder, &["plan.json"], 0);
     assert_eq!(planned(&folder)["changes"], json!([]));
@@ -130,29 +222,53 @@ fn forge(folder: &Folder, forged: impl FnOnce(&mut Value)) {
 
 #[test]
 fn a_forged_undo_plan_touches_nothing_that_is_not_ours() {
-    let foreign = seen("foreign", "01", &json!({}), &json!({"blocks": [{"cidr": "10.8.0.0/24"}]}));
+    let foreign = seen(
+        "foreign",
+        "01",
+        &json!({}),
+        &json!({"blocks": [{"cidr": "10.8.0.0/24"}]}),
+    );
     let items = [foreign, service("web", &json!({}), "")];
     let spec = json!({"spec": {"blocks": [{"cidr": "10.8.0.0/24"}]}});
     let other = json!({"spec": {"blocks": [{"cidr": "10.9.0.0/24"}]}});
     let kind = "CiliumLoadBalancerIPPool";
-    for (edit, undo) in [(Value::Null, spec.clone()), (other.clone(), spec), (other, Value::Null)] {
+    for (edit, undo) in [
+        (Value::Null, spec.clone()),
+        (other.clone(), spec),
+        (other, Value::Null),
+    ] {
         let folder = folder(&items, &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")]);
         apply(&folder, &["--auto-approve", "--undo-out", "undo.json"], 0);
         let before = folder.read("cluster.json");
         forge(&folder, |plan| {
             let change = &mut plan["changes"][0];
-            change["name"] = if undo.is_null() { json!("novel") } else { json!("foreign") };
+            change["name"] = if undo.is_null() {
+                json!("novel")
+            } else {
+                json!("foreign")
+            };
             (change["edit"], change["undo"]) = (json!({kind: edit}), json!({kind: undo}));
             plan["waivers"] = json!(["lost-addresses=99", "last-address-pools"]);
         });
-        let ran = folder.run(&["apply", "undo.json", "--auto-approve", "--cluster", "cluster.json"]).expect(4);
+        let ran = folder
+            .run(&[
+                "apply",
+                "undo.json",
+                "--auto-approve",
+                "--cluster",
+                "cluster.json",
+            ])
+            .expect(4);
         assert_eq!(folder.read("cluster.json"), before, "{}", ran.stderr);
     }
 }
 
 #[test]
 fn what_nobody_can_see_is_not_risked() {
-    let file = |text: &str| SourceFile { path: "a.yaml".into(), text: text.into() };
+    let file = |text: &str| SourceFile {
+        path: "a.yaml".into(),
+        text: text.into(),
+    };
     let plan_of = |items: &[String], text: &str| {
         let mut reader = Reader::default();
         let list: Value = serde_json::from_str(&cluster("1.19.3", KUBERNETES, items)).unwrap();
@@ -166,16 +282,28 @@ fn what_nobody_can_see_is_not_risked() {
             reader.object(kind, &item.to_string()).unwrap();
         }
         reader.hidden(ObservedKind::Service, "forbidden".to_owned());
-        let (desired, findings) = lower(&Documents { files: vec![file(text)] });
+        let (desired, findings) = lower(&Documents {
+            files: vec![file(text)],
+        });
         assert!(findings.is_empty(), "{findings:?}");
-        plan(&desired, &reader.finish("2026-01-01T00:00:00Z".parse().unwrap()), Vec::new())
+        plan(
+            &desired,
+            &reader.finish("2026-01-01T00:00:00Z".parse().unwrap()),
+            Vec::new(),
+        )
     };
     let narrow = wanted("blue", "{blocks: [{cidr: 10.7.0.0/25}]}");
     // The first pool of a cluster wakes the operator, which takes away what it did not give.
     for items in [vec![ours("blue", "10.7.0.0/24")], Vec::new()] {
         let plan = plan_of(&items, &narrow);
         assert_eq!(plan.changes[0].hazard(), Hazard::Destructive);
-        assert!(plan.refusals.iter().any(|refusal| refusal.rule.0 == "destructive-while-blind"), "{:?}", plan.refusals);
+        assert!(
+            plan.refusals
+                .iter()
+                .any(|refusal| refusal.rule.0 == "destructive-while-blind"),
+            "{:?}",
+            plan.refusals
+        );
     }
 }
 
@@ -185,21 +313,44 @@ fn labels_that_we_wrote_go_with_the_files_and_others_stay() {
     pool["metadata"]["labels"] = json!({OURS: "cilium-ipam", "team": "a", "theirs": "x"});
     pool["metadata"]["managedFields"] = json!([{"manager": "cilium-ipam", "operation": "Apply", "fieldsV1":
         {"f:metadata": {"f:labels": {"f:team": {}, format!("f:{OURS}"): {}}}, "f:spec": {"f:blocks": {}}}}]);
-    let folder = folder(&[pool.to_string()], &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")]);
-    let shown = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0).stdout;
-    assert!(shown.contains("-    team: a") && !shown.contains("theirs"), "{shown}");
+    let folder = folder(
+        &[pool.to_string()],
+        &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")],
+    );
+    let shown = folder
+        .run(&["plan", "--cluster", "cluster.json"])
+        .expect(0)
+        .stdout;
+    assert!(
+        shown.contains("-    team: a") && !shown.contains("theirs"),
+        "{shown}"
+    );
     apply(&folder, &["--auto-approve"], 0);
     let list: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
-    let labels = &list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == "blue").unwrap()["metadata"]
-        ["labels"];
+    let labels = &list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|item| item["metadata"]["name"] == "blue")
+        .unwrap()["metadata"]["labels"];
     assert_eq!(*labels, json!({OURS: "cilium-ipam", "theirs": "x"}));
 }
 
 #[test]
 fn what_others_left_in_the_way_is_named_too() {
-    // Nobody knows why the Service has an address of a pool that is disabled, and it goes with the pool all the same.
+    // Nobody knows why the Service has an address of a pool that is disabled, and it goes with the
+    // pool all the same.
     let spec = json!({"blocks": [{"cidr": "0.0.0.0/0"}]});
-    let items = [seen("blue", "01", &json!({}), &spec), service("web", &json!({}), "20.0.0.5")];
-    let plan = planned(&folder(&items, &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")]));
-    assert_eq!(plan["services"][0]["loses"][0]["address"], "20.0.0.5", "{plan:#}");
+    let items = [
+        seen("blue", "01", &json!({}), &spec),
+        service("web", &json!({}), "20.0.0.5"),
+    ];
+    let plan = planned(&folder(
+        &items,
+        &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")],
+    ));
+    assert_eq!(
+        plan["services"][0]["loses"][0]["address"], "20.0.0.5",
+        "{plan:#}"
+    );
 }

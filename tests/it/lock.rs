@@ -9,8 +9,16 @@ use super::support::pool;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 fn server() -> Server {
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     // One after the other: the older one is served first, and clocks tell seconds only.
     server.nodes([node("n1", json!({}))]);
     server.nodes([node("n2", json!({}))]);
@@ -39,15 +47,31 @@ fn who_holds_the_lock_is_told_and_waited_for() {
     let server = server();
     somebody_holds(&server, 3_600);
     let refused = server.run(&["apply", "--auto-approve"]).expect(6).stderr;
-    assert!(refused.contains("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply"), "{refused}");
+    assert!(
+        refused.contains("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply"),
+        "{refused}"
+    );
     assert!(refused.contains("--lock-timeout"), "{refused}");
     assert!(server.pod_cidrs().values().all(Vec::is_empty));
     // The last sign of life of somebody who was killed grows old.
     let spec = json!({"leaseDurationSeconds": 3, "renewTime": now(0)});
-    server.plane.patch(&format!("{LEASES}/cilium-ipam"), &json!({"spec": spec})).unwrap();
-    let ran = server.run(&["apply", "--auto-approve", "--lock-timeout", "60s"]).expect(0);
-    assert!(ran.stderr.contains("waiting for alice@laptop"), "{}", ran.stderr);
-    assert_eq!(lease(&server)["spec"]["holderIdentity"], "", "it is given back");
+    server
+        .plane
+        .patch(&format!("{LEASES}/cilium-ipam"), &json!({"spec": spec}))
+        .unwrap();
+    let ran = server
+        .run(&["apply", "--auto-approve", "--lock-timeout", "60s"])
+        .expect(0);
+    assert!(
+        ran.stderr.contains("waiting for alice@laptop"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(
+        lease(&server)["spec"]["holderIdentity"],
+        "",
+        "it is given back"
+    );
     assert_eq!(server.pod_cidrs()["n2"], ["10.20.1.0/24"]);
 }
 
@@ -55,11 +79,22 @@ fn who_holds_the_lock_is_told_and_waited_for() {
 fn no_lock_is_needed_for_blocks_to_stay_unique() {
     let server = server();
     somebody_holds(&server, 3_600);
-    server.run(&["apply", "--auto-approve", "--no-lock"]).expect(0);
+    server
+        .run(&["apply", "--auto-approve", "--no-lock"])
+        .expect(0);
     assert_eq!(lease(&server)["spec"]["holderIdentity"], "alice@laptop");
-    let claims = server.plane.get("/api/v1/namespaces/kube-system/configmaps/cilium-ipam-claims").unwrap();
-    assert_eq!(claims["metadata"]["labels"]["app.kubernetes.io/managed-by"], "cilium-ipam");
-    assert_eq!(claims["data"]["claims.json"], r#"{"format_version":"1.0","claims":[],"resting":[]}"#);
+    let claims = server
+        .plane
+        .get("/api/v1/namespaces/kube-system/configmaps/cilium-ipam-claims")
+        .unwrap();
+    assert_eq!(
+        claims["metadata"]["labels"]["app.kubernetes.io/managed-by"],
+        "cilium-ipam"
+    );
+    assert_eq!(
+        claims["data"]["claims.json"],
+        r#"{"format_version":"1.0","claims":[],"resting":[]}"#
+    );
 }
 
 #[test]
@@ -67,10 +102,14 @@ fn a_claim_of_another_apply_is_kept_on_the_real_server_too() {
     let server = server();
     let n2 = server.plane.get("/api/v1/nodes/n2").unwrap();
     let (uid, version) = (&n2["metadata"]["uid"], &n2["metadata"]["resourceVersion"]);
-    let claim = json!({"block": "10.20.0.0/24", "node": "n2", "uid": uid, "resource_version": version});
+    let claim =
+        json!({"block": "10.20.0.0/24", "node": "n2", "uid": uid, "resource_version": version});
     let claims = json!({"format_version": "1.0", "claims": [claim]}).to_string();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims"}, "data": {"claims.json": claims}});
-    server.plane.create("/api/v1/namespaces/kube-system/configmaps", &map).unwrap();
+    server
+        .plane
+        .create("/api/v1/namespaces/kube-system/configmaps", &map)
+        .unwrap();
     server.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(server.pod_cidrs()["n1"], ["10.20.1.0/24"]);
     assert_eq!(server.pod_cidrs()["n2"], ["10.20.0.0/24"]);

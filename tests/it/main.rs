@@ -1,4 +1,5 @@
-//! The integration tests, one binary: the program as people run it, on cluster files and on a real API server.
+//! The integration tests, one binary: the program as people run it, on cluster files and on a real
+//! API server.
 
 mod agent;
 mod bad_input;

@@ -1,15 +1,16 @@
 //! The plan as Markdown, rendered as Git hosts do it: text of others stays text, whatever it says.
 
 use cilium_ipam::plan::{
-    DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument, RefusalDocument,
-    ServiceEffectDocument,
+    DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument,
+    RefusalDocument, ServiceEffectDocument,
 };
 use cilium_ipam::render::{Detail, log_text, markdown, printable};
 use comrak::{Options, markdown_to_html};
 
 use super::support::{repository, run};
 
-/// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea, links, and what Markdown escapes with.
+/// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea,
+/// links, and what Markdown escapes with.
 const PIECES: [&str; 72] = [
     "@octocat",
     "@",
@@ -85,11 +86,16 @@ const PIECES: [&str; 72] = [
     "\u{200b}",
 ];
 
-/// What a page's text, outside of code, must not hold. As simple as can be, and stricter than the filters of the hosts.
+/// What a page's text, outside of code, must not hold. As simple as can be, and stricter than the
+/// filters of the hosts.
 fn reference(text: &str) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
-    let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_' || *c == '"');
-    let pairs = chars.iter().enumerate().filter(|(at, _)| is_word(chars.get(at + 1)));
+    let is_word =
+        |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_' || *c == '"');
+    let pairs = chars
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| is_word(chars.get(at + 1)));
     for (at, sign) in pairs {
         if "@#!$%~&^*".contains(*sign) {
             return Some(chars[at..].iter().collect());
@@ -101,13 +107,19 @@ fn reference(text: &str) -> Option<String> {
         return Some(id.to_owned());
     }
     let is_ticket = |word: &&str| {
-        let split = word.rsplit_once('-').filter(|(name, _)| name.chars().any(|c| c.is_ascii_uppercase()));
+        let split = word
+            .rsplit_once('-')
+            .filter(|(name, _)| name.chars().any(|c| c.is_ascii_uppercase()));
         split.is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let is_emoji = |word: &&str| word.split(':').skip(1).any(|name| !name.is_empty()) && word.matches(':').count() > 1;
+    let is_emoji = |word: &&str| {
+        word.split(':').skip(1).any(|name| !name.is_empty()) && word.matches(':').count() > 1
+    };
     let markers = ["://", "www.", "[", "]", "mailto:", "<", "\\", "{", "=="];
     text.split_whitespace()
-        .find(|word| is_ticket(word) || is_emoji(word) || markers.iter().any(|marker| word.contains(marker)))
+        .find(|word| {
+            is_ticket(word) || is_emoji(word) || markers.iter().any(|marker| word.contains(marker))
+        })
         .map(str::to_owned)
 }
 
@@ -115,10 +127,26 @@ fn reference(text: &str) -> Option<String> {
 fn options() -> Options<'static> {
     let mut options = Options::default();
     let on = &mut options.extension;
-    (on.table, on.autolink, on.strikethrough, on.tasklist, on.footnotes) = (true, true, true, true, true);
-    (on.inline_footnotes, on.superscript, on.description_lists, on.multiline_block_quotes) = (true, true, true, true);
-    (on.alerts, on.math_dollars, on.math_code, on.wikilinks_title_after_pipe, on.spoiler) =
-        (true, true, true, true, true);
+    (
+        on.table,
+        on.autolink,
+        on.strikethrough,
+        on.tasklist,
+        on.footnotes,
+    ) = (true, true, true, true, true);
+    (
+        on.inline_footnotes,
+        on.superscript,
+        on.description_lists,
+        on.multiline_block_quotes,
+    ) = (true, true, true, true);
+    (
+        on.alerts,
+        on.math_dollars,
+        on.math_code,
+        on.wikilinks_title_after_pipe,
+        on.spoiler,
+    ) = (true, true, true, true, true);
     (on.underline, on.highlight, on.insert, on.subtext) = (true, true, true, true);
     options.parse.relaxed_autolinks = true;
     options.render.r#unsafe = true;
@@ -135,16 +163,23 @@ pub struct Node {
 /// The text of a page, piece by piece. Fails on any element that the page should not have.
 fn nodes(html: &str) -> Vec<Node> {
     const OURS: [&str; 17] = [
-        "h3", "p", "ul", "li", "strong", "code", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th",
-        "td", "br", "hr",
+        "h3", "p", "ul", "li", "strong", "code", "pre", "details", "summary", "table", "thead",
+        "tbody", "tr", "th", "td", "br", "hr",
     ];
     let (mut nodes, mut inside, mut rest) = (Vec::new(), Vec::<String>::new(), html);
     while let Some(at) = rest.find('<') {
         let (text, tail) = rest.split_at(at);
-        nodes.push(Node { text: unescaped(text), inside: inside.clone() });
-        let (tag, after) = tail[1..].split_once('>').unwrap_or_else(|| panic!("no tag: {tail}"));
+        nodes.push(Node {
+            text: unescaped(text),
+            inside: inside.clone(),
+        });
+        let (tag, after) = tail[1..]
+            .split_once('>')
+            .unwrap_or_else(|| panic!("no tag: {tail}"));
         let name = tag.split_whitespace().next().unwrap_or_default();
-        let (closes, name) = name.strip_prefix('/').map_or((false, name), |name| (true, name));
+        let (closes, name) = name
+            .strip_prefix('/')
+            .map_or((false, name), |name| (true, name));
         assert!(OURS.contains(&name), "<{tag}> in {html}");
         if closes {
             assert_eq!(inside.pop().as_deref(), Some(name), "{html}");
@@ -167,12 +202,18 @@ fn unescaped(html: &str) -> String {
         ("&#35;", "#"),
         ("&#58;", ":"),
     ];
-    plain.iter().fold(html.to_owned(), |text, (from, to)| text.replace(from, to)).replace("&amp;", "&")
+    plain
+        .iter()
+        .fold(html.to_owned(), |text, (from, to)| text.replace(from, to))
+        .replace("&amp;", "&")
 }
 
 /// A name or a value as a page shows it: whole.
 fn whole(text: &str) -> String {
-    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    printable(text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A sentence as a page shows it. Backticks around a word mark code, so they do not count.
@@ -200,16 +241,36 @@ fn cells(nodes: &[Node]) -> Vec<String> {
 /// A plan that has something of everything.
 fn plan() -> PlanDocument {
     let planned = |example: &str| -> PlanDocument {
-        let (pools, cluster) = (format!("examples/{example}/pools"), format!("examples/{example}/cluster.yaml"));
-        let ran =
-            run(repository(), &["plan", &pools, "--cluster", &cluster, "-o", "json", "--fail-on", "never"]).expect(0);
+        let (pools, cluster) = (
+            format!("examples/{example}/pools"),
+            format!("examples/{example}/cluster.yaml"),
+        );
+        let ran = run(
+            repository(),
+            &[
+                "plan",
+                &pools,
+                "--cluster",
+                &cluster,
+                "-o",
+                "json",
+                "--fail-on",
+                "never",
+            ],
+        )
+        .expect(0);
         serde_json::from_value(ran.json()).unwrap()
     };
     let (mut plan, other) = (planned("fall-over"), planned("load-balancer-pins"));
     plan.changes.extend(other.changes);
     plan.findings.extend(other.findings);
     let text = String::new;
-    let lost = LostAddressDocument { address: text(), when: "now".into(), certainty: "certain".into(), reason: text() };
+    let lost = LostAddressDocument {
+        address: text(),
+        when: "now".into(),
+        certainty: "certain".into(),
+        reason: text(),
+    };
     let service = |loses| ServiceEffectDocument {
         namespace: text(),
         name: text(),
@@ -218,7 +279,12 @@ fn plan() -> PlanDocument {
         pending: vec![text()],
     };
     plan.services = vec![service(vec![lost]), service(Vec::new())];
-    plan.refusals = vec![RefusalDocument { rule: text(), message: text(), help: text(), waiver: None }];
+    plan.refusals = vec![RefusalDocument {
+        rule: text(),
+        message: text(),
+        help: text(),
+        waiver: None,
+    }];
     let drift = DriftDocument {
         kind: text(),
         name: text(),
@@ -235,7 +301,11 @@ fn plan() -> PlanDocument {
 
 /// The plan with this text wherever others may have written it.
 fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
-    let all = |origin: &mut Option<OriginDocument>| origin.iter_mut().for_each(|origin| origin.file = text.into());
+    let all = |origin: &mut Option<OriginDocument>| {
+        origin
+            .iter_mut()
+            .for_each(|origin| origin.file = text.into())
+    };
     (plan.source.directory, plan.source.revision) = (text.into(), Some(text.into()));
     plan.waivers.fill(text.into());
     for change in &mut plan.changes {
@@ -253,7 +323,8 @@ fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
         (blocked.name, blocked.reason, blocked.unblock) = (text.into(), text.into(), text.into());
     }
     for drift in &mut plan.drift {
-        (drift.name, drift.field, drift.expected, drift.seen) = (text.into(), text.into(), text.into(), text.into());
+        (drift.name, drift.field, drift.expected, drift.seen) =
+            (text.into(), text.into(), text.into(), text.into());
         drift.manager = Some(text.into());
     }
     for refusal in &mut plan.refusals {
@@ -263,7 +334,10 @@ fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
         (service.namespace, service.name) = (text.into(), text.into());
         service.gains.fill(text.into());
         service.pending.fill(text.into());
-        service.loses.iter_mut().for_each(|lost| (lost.address, lost.reason) = (text.into(), text.into()));
+        service
+            .loses
+            .iter_mut()
+            .for_each(|lost| (lost.address, lost.reason) = (text.into(), text.into()));
     }
     plan
 }
@@ -272,12 +346,19 @@ fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
 #[track_caller]
 pub fn assert_text_only(page: &str) -> Vec<Node> {
     assert!(page.len() <= 65_535);
-    assert_eq!(log_text(page), page, "nothing in it is a command of a CI system");
+    assert_eq!(
+        log_text(page),
+        page,
+        "nothing in it is a command of a CI system"
+    );
     // GitLab and bots obey these where a line starts with them.
     assert!(!page.lines().any(|line| line.starts_with('/')), "{page}");
     let nodes = nodes(&markdown_to_html(page, &options()));
     for node in &nodes {
-        let is_code = node.inside.iter().any(|element| element == "code" || element == "pre");
+        let is_code = node
+            .inside
+            .iter()
+            .any(|element| element == "code" || element == "pre");
         let found = if is_code { None } else { reference(&node.text) };
         assert!(found.is_none(), "{found:?} in {:?} of\n{page}", node.text);
     }
@@ -289,14 +370,20 @@ fn text_of_others_is_never_a_reference_or_markup() {
     let plan = plan();
     let mut random = fastrand::Rng::with_seed(19);
     let alone = PIECES.iter().map(|piece| (*piece).to_owned());
-    let mixed = (0..150).map(|_| (0..random.usize(2..10)).filter_map(|_| random.choice(PIECES)).collect::<String>());
+    let mixed = (0..150).map(|_| {
+        (0..random.usize(2..10))
+            .filter_map(|_| random.choice(PIECES))
+            .collect::<String>()
+    });
     for text in alone.chain(mixed.collect::<Vec<_>>()) {
         let page = markdown(&with_text(plan.clone(), &text), Detail::Full);
         let nodes = assert_text_only(&page);
         // A row for each node that changes: name, block, write path, reason.
         let cells = cells(&nodes);
         let (name, reason) = (whole(&text), sentence(&text));
-        let is_row = |cells: &[String]| cells[..3].iter().all(|cell| *cell == name) && sentence(&cells[3]) == reason;
+        let is_row = |cells: &[String]| {
+            cells[..3].iter().all(|cell| *cell == name) && sentence(&cells[3]) == reason
+        };
         assert!(
             cells.windows(4).any(is_row),
             "{text:?} is not shown as {name:?} and {reason:?} but {cells:?} in\n{page}"
@@ -322,19 +409,33 @@ fn names_and_addresses_can_be_copied() {
         .filter(|node| node.inside.iter().any(|element| element == "code"))
         .map(|node| node.text.as_str())
         .collect();
-    for copied in
-        ["worker-3", "10.21.0.0/24", "rack-a", "node-spec", "pool-exhausted", "infra/dns-tcp", "2001:db8:7::10"]
-    {
+    for copied in [
+        "worker-3",
+        "10.21.0.0/24",
+        "rack-a",
+        "node-spec",
+        "pool-exhausted",
+        "infra/dns-tcp",
+        "2001:db8:7::10",
+    ] {
         assert!(code.contains(&copied), "{copied} in {code:?}");
     }
-    assert!(page.contains("| lowest free block of pool overflow (rack-a is full) |"), "sentences are text: {page}");
+    assert!(
+        page.contains("| lowest free block of pool overflow (rack-a is full) |"),
+        "sentences are text: {page}"
+    );
     assert!(!page.contains('\\'), "nothing shows escapes: {page}");
 }
 
 #[test]
 fn what_does_not_fit_is_named_whole_or_counted() {
     let mut plan = plan();
-    let change = plan.changes.iter().find(|change| change.kind == "Node").unwrap().clone();
+    let change = plan
+        .changes
+        .iter()
+        .find(|change| change.kind == "Node")
+        .unwrap()
+        .clone();
     let pool = |number: usize| format!("a-pool-with-a-long-name-{number:03}");
     let of = |pool: String| (0..400).map(move |node| (pool.clone(), node));
     plan.changes = (0..60)
@@ -348,17 +449,28 @@ fn what_does_not_fit_is_named_whole_or_counted() {
     plan.source.directory = "d".repeat(4000);
     let page = markdown(&plan, Detail::Full);
     assert_text_only(&page);
-    let line = page.lines().find(|line| line.starts_with("Too long for a comment")).unwrap();
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("Too long for a comment"))
+        .unwrap();
     let (_, names) = line.split_once(": ").unwrap();
     let (names, rest) = names.split_once("; and ").unwrap();
     let names: Vec<&str> = names.split("; ").collect();
-    let shown =
-        (0..60).filter(|number| page.contains(&format!("<details><summary>pool <code>{}</code>", pool(*number))));
+    let shown = (0..60).filter(|number| {
+        page.contains(&format!(
+            "<details><summary>pool <code>{}</code>",
+            pool(*number)
+        ))
+    });
     let shown = shown.count();
     assert!(
-        shown > 0 && names.iter().all(|name| name.starts_with("pool `a-pool-") && name.ends_with("changes")),
+        shown > 0
+            && names
+                .iter()
+                .all(|name| name.starts_with("pool `a-pool-") && name.ends_with("changes")),
         "{names:?}"
     );
-    // The pools of the changes, and the blocked and drifted objects, the pins, the LoadBalancer pools and other effects, which fit.
+    // The pools of the changes, and the blocked and drifted objects, the pins, the LoadBalancer
+    // pools and other effects, which fit.
     assert_eq!(rest, format!("{} more parts", 60 - shown - names.len()));
 }

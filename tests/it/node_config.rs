@@ -20,26 +20,55 @@ fn files(pins: &[String]) -> String {
 }
 
 fn folder(items: &[String], pins: &[String]) -> Folder {
-    Folder::new(&[("pools/a.yaml", &files(pins)), ("cluster.json", &cluster("1.19.3", KUBERNETES, items))])
+    Folder::new(&[
+        ("pools/a.yaml", &files(pins)),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
+    ])
 }
 
 fn plan(folder: &Folder) -> Value {
-    folder.run(&["plan", "--cluster", "cluster.json", "-o", "json"]).expect(0).json()
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
+        .expect(0)
+        .json()
 }
 
 #[test]
 fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
-    let items = [node("n1", "n1", "10.20.1.0/24"), node("n2", "n2", "10.20.2.0/24")];
+    let items = [
+        node("n1", "n1", "10.20.1.0/24"),
+        node("n2", "n2", "10.20.2.0/24"),
+    ];
     let folder = folder(&items, &[pin("n1", "10.20.0.0/24")]);
     let planned = plan(&folder);
     let change = &planned["changes"][0];
-    assert_eq!(change["edit"], json!({"CiliumNodeConfig.spec.defaults": {"ipv4-range": "10.20.0.0/24"}}));
-    assert_eq!((&change["write_path"], &change["hazard"]), (&json!("node-config"), &json!("disruptive")));
-    assert_eq!((&planned["summary"]["moved"], &planned["summary"]["irreversible"]), (&json!(1), &json!(1)));
-    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    assert_eq!(
+        change["edit"],
+        json!({"CiliumNodeConfig.spec.defaults": {"ipv4-range": "10.20.0.0/24"}})
+    );
+    assert_eq!(
+        (&change["write_path"], &change["hazard"]),
+        (&json!("node-config"), &json!("disruptive"))
+    );
+    assert_eq!(
+        (
+            &planned["summary"]["moved"],
+            &planned["summary"]["irreversible"]
+        ),
+        (&json!(1), &json!(1))
+    );
+    folder
+        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+        .expect(0);
     let objects: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
-    let configs = objects["items"].as_array().unwrap().iter().filter(|item| item["kind"] == "CiliumNodeConfig");
-    let [config] = configs.collect::<Vec<_>>()[..] else { panic!("{objects:#}") };
+    let configs = objects["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["kind"] == "CiliumNodeConfig");
+    let [config] = configs.collect::<Vec<_>>()[..] else {
+        panic!("{objects:#}")
+    };
     assert_eq!(config["metadata"]["name"], "cilium-ipam-n1");
     assert_eq!(config["apiVersion"], "cilium.io/v2");
     assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "uid-n1");
@@ -47,11 +76,16 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
         config["spec"],
         json!({"defaults": {"ipv4-range": "10.20.0.0/24"}, "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}}})
     );
-    let told = folder.run(&["explain", "n1", "--cluster", "cluster.json"]).expect(0).stdout;
-    assert!(told.contains("setting ipv*-range") && told.contains("its agent does not take it"), "{told}");
+    let told = folder
+        .run(&["explain", "n1", "--cluster", "cluster.json"])
+        .expect(0)
+        .stdout;
+    assert!(
+        told.contains("setting ipv*-range") && told.contains("its agent does not take it"),
+        "{told}"
+    );
     // Both the block that it leaves and the one that it goes to are taken.
-    let third =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", "uid": "u3", "resourceVersion": "1"}});
+    let third = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", "uid": "u3", "resourceVersion": "1"}});
     let mut objects = objects;
     objects["items"].as_array_mut().unwrap().push(third);
     folder.write("cluster.json", objects.to_string());
@@ -62,8 +96,12 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
     folder.write("pools/a.yaml", files(&[pin("n1", "10.20.9.0/24")]));
     let planned = plan(&folder);
     assert_eq!(planned["changes"][0]["before"], json!(["10.20.0.0/24"]));
-    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
-    folder.run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"]).expect(0);
+    folder
+        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+        .expect(0);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
+        .expect(0);
 }
 
 #[test]
@@ -75,20 +113,57 @@ fn what_keeps_a_node_from_moving() {
     let settings = json!({"nodeSelector": {}, "defaults": {"ipv4-range": "10.99.0.0/24"}});
     let usual = node("n1", "n1", "10.20.1.0/24");
     let cases = [
-        (vec![node("n1", "", "10.20.1.0/24")], "10.20.9.0/24", "it has no label kubernetes.io/hostname"),
-        (vec![usual.clone(), node("n2", "n1", "10.20.2.0/24")], "10.20.9.0/24", "node n2 has the same label"),
-        (vec![usual.clone(), config("cilium-ipam-n1", json!({"nodeSelector": {}}))], "10.20.9.0/24", "somebody else's"),
-        (vec![usual.clone(), config("zz", settings)], "10.20.9.0/24", "ipv4-range is set by CiliumNodeConfig `zz`"),
-        (vec![usual.clone(), node("n2", "n2", "10.20.9.0/24")], "10.20.9.0/24", "is held by node n2"),
-        (vec![usual], "10.96.7.0/24", "overlaps addresses that something else uses"),
+        (
+            vec![node("n1", "", "10.20.1.0/24")],
+            "10.20.9.0/24",
+            "it has no label kubernetes.io/hostname",
+        ),
+        (
+            vec![usual.clone(), node("n2", "n1", "10.20.2.0/24")],
+            "10.20.9.0/24",
+            "node n2 has the same label",
+        ),
+        (
+            vec![
+                usual.clone(),
+                config("cilium-ipam-n1", json!({"nodeSelector": {}})),
+            ],
+            "10.20.9.0/24",
+            "somebody else's",
+        ),
+        (
+            vec![usual.clone(), config("zz", settings)],
+            "10.20.9.0/24",
+            "ipv4-range is set by CiliumNodeConfig `zz`",
+        ),
+        (
+            vec![usual.clone(), node("n2", "n2", "10.20.9.0/24")],
+            "10.20.9.0/24",
+            "is held by node n2",
+        ),
+        (
+            vec![usual],
+            "10.96.7.0/24",
+            "overlaps addresses that something else uses",
+        ),
     ];
     for (items, wanted, why) in cases {
         let folder = folder(&items, &[pin("n1", wanted)]);
-        folder.write("pools/b.yaml", pool("b", "{cidrs: [10.96.0.0/20], blockSize: 24}"));
+        folder.write(
+            "pools/b.yaml",
+            pool("b", "{cidrs: [10.96.0.0/20], blockSize: 24}"),
+        );
         let planned = plan(&folder);
-        let blocked = planned["blocked"].as_array().unwrap().iter().find(|blocked| blocked["name"] == "n1");
+        let blocked = planned["blocked"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|blocked| blocked["name"] == "n1");
         let blocked = blocked.unwrap_or_else(|| panic!("{why}: {planned:#}"));
-        assert!(blocked["reason"].as_str().unwrap().contains(why), "{why}: {blocked}");
+        assert!(
+            blocked["reason"].as_str().unwrap().contains(why),
+            "{why}: {blocked}"
+        );
         assert_eq!(planned["changes"], json!([]));
     }
 }
@@ -106,13 +181,22 @@ fn a_real_server_takes_the_setting() {
         let mut first = live_node("n1", json!({"kubernetes.io/hostname": "n1"}));
         first["spec"] = json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
         server.nodes([first]);
-        server.folder.write("pools/a.yaml", files(&[pin("n1", "10.20.0.0/24")]));
+        server
+            .folder
+            .write("pools/a.yaml", files(&[pin("n1", "10.20.0.0/24")]));
         for wanted in ["10.20.0.0/24", "10.20.7.0/24"] {
-            server.folder.write("pools/a.yaml", files(&[pin("n1", wanted)]));
+            server
+                .folder
+                .write("pools/a.yaml", files(&[pin("n1", wanted)]));
             server.run(&["apply", "--auto-approve"]).expect(0);
-            let path = "/apis/cilium.io/v2alpha1/namespaces/kube-system/ciliumnodeconfigs/cilium-ipam-n1";
+            let path =
+                "/apis/cilium.io/v2alpha1/namespaces/kube-system/ciliumnodeconfigs/cilium-ipam-n1";
             let config = server.plane.get(path).unwrap();
-            assert_eq!(config["spec"]["defaults"], json!({"ipv4-range": wanted}), "{release}");
+            assert_eq!(
+                config["spec"]["defaults"],
+                json!({"ipv4-range": wanted}),
+                "{release}"
+            );
             if release == "1.19.3" {
                 let settings = agent_settings(&server.programs, &server.plane, &["n1"]).unwrap();
                 assert_eq!(settings["n1"]["ipv4-range"], wanted);

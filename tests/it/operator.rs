@@ -1,4 +1,5 @@
-//! The operator on a real API server: custom resources that the server checks, blocks for nodes, statuses, Events, metrics, several replicas.
+//! The operator on a real API server: custom resources that the server checks, blocks for nodes,
+//! statuses, Events, metrics, several replicas.
 
 use serde_json::{Value, json};
 use testbed::{Ending, Options, wait_until};
@@ -10,7 +11,12 @@ pub const GROUP: &str = "/apis/cilium-ipam.io/v1alpha1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn server() -> Server {
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
     install_definitions(&server);
     server
 }
@@ -21,12 +27,18 @@ pub fn install_definitions(server: &Server) {
         server.plane.create(DEFINITIONS, definition).unwrap();
     }
     until("our kinds are served", || {
-        ["ippools", "policies"].iter().all(|kind| server.plane.list(&format!("{GROUP}/{kind}")).is_ok())
+        ["ippools", "policies"]
+            .iter()
+            .all(|kind| server.plane.list(&format!("{GROUP}/{kind}")).is_ok())
     });
 }
 
 pub fn operator_of(server: &Server) -> Running {
-    Running::start(server.folder.path(), server.plane.kubeconfig(), &["operator", "--listen", "127.0.0.1:0"])
+    Running::start(
+        server.folder.path(),
+        server.plane.kubeconfig(),
+        &["operator", "--listen", "127.0.0.1:0"],
+    )
 }
 
 pub fn object(kind: &str, name: &str, spec: Value) -> Value {
@@ -35,7 +47,11 @@ pub fn object(kind: &str, name: &str, spec: Value) -> Value {
 
 pub fn pool(name: &str, cidr: &str, rack: &str) -> Value {
     let selector = json!({"matchLabels": {"rack": rack}});
-    object("IPPool", name, json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}))
+    object(
+        "IPPool",
+        name,
+        json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}),
+    )
 }
 
 pub fn in_rack(name: &str, rack: &str) -> Value {
@@ -54,7 +70,10 @@ pub fn condition(server: &Server, path: &str, about: &str, reason: &str) -> Valu
     let has_it = || {
         last = server.plane.get(&format!("{GROUP}/{path}"))?["status"].clone();
         let conditions = last["conditions"].as_array().cloned().unwrap_or_default();
-        Ok(conditions.iter().any(|one| one["type"] == about && one["reason"] == reason).then_some(()))
+        Ok(conditions
+            .iter()
+            .any(|one| one["type"] == about && one["reason"] == reason)
+            .then_some(()))
     };
     if let Err(error) = wait_until(&format!("{path} is {about} {reason}"), AT_MOST, has_it) {
         panic!("{error}: {last:#}");
@@ -63,11 +82,22 @@ pub fn condition(server: &Server, path: &str, about: &str, reason: &str) -> Valu
 }
 
 fn events(server: &Server) -> Vec<(String, String, String)> {
-    let events = server.plane.list("/api/v1/namespaces/default/events").unwrap();
+    let events = server
+        .plane
+        .list("/api/v1/namespaces/default/events")
+        .unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let ours = events.iter().filter(|event| event["source"]["component"] == "cilium-ipam");
-    ours.map(|event| (text(&event["involvedObject"]["name"]), text(&event["reason"]), text(&event["message"])))
-        .collect()
+    let ours = events
+        .iter()
+        .filter(|event| event["source"]["component"] == "cilium-ipam");
+    ours.map(|event| {
+        (
+            text(&event["involvedObject"]["name"]),
+            text(&event["reason"]),
+            text(&event["message"]),
+        )
+    })
+    .collect()
 }
 
 #[test]
@@ -77,18 +107,41 @@ fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
     let both = json!({"cidrs": ["10.20.0.0/16", "fd00:20::/48"], "blockSize": {"ipv4": 24, "ipv6": 64}, "priority": 5,
         "nodeSelector": {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]},
         "reserved": ["10.20.0.0/22", "10.20.9.0-10.20.9.255"]});
-    let taken = server.plane.create(&pools, &object("IPPool", "both", both.clone())).unwrap();
-    assert_eq!(taken["spec"], both, "nothing is added and nothing is dropped");
-    let pin = object("NodeAssignment", "worker-7", json!({"podCIDRs": ["10.20.30.0/24"]}));
-    server.plane.create(&format!("{GROUP}/nodeassignments"), &pin).unwrap();
-    let service = object("ServiceAssignment", "web", json!({"service": "shop/web", "ips": ["20.0.10.9"]}));
-    server.plane.create(&format!("{GROUP}/serviceassignments"), &service).unwrap();
+    let taken = server
+        .plane
+        .create(&pools, &object("IPPool", "both", both.clone()))
+        .unwrap();
+    assert_eq!(
+        taken["spec"], both,
+        "nothing is added and nothing is dropped"
+    );
+    let pin = object(
+        "NodeAssignment",
+        "worker-7",
+        json!({"podCIDRs": ["10.20.30.0/24"]}),
+    );
+    server
+        .plane
+        .create(&format!("{GROUP}/nodeassignments"), &pin)
+        .unwrap();
+    let service = object(
+        "ServiceAssignment",
+        "web",
+        json!({"service": "shop/web", "ips": ["20.0.10.9"]}),
+    );
+    server
+        .plane
+        .create(&format!("{GROUP}/serviceassignments"), &service)
+        .unwrap();
     let policy = object(
         "Policy",
         "default",
         json!({"writePath": "auto", "quarantine": "5m", "limits": {"release": {"count": 0}}}),
     );
-    server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/policies"), &policy)
+        .unwrap();
 
     let wrong = [
         (
@@ -97,9 +150,24 @@ fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
             json!({"cidrs": ["10.20.0.1/16"], "blockSize": 24}),
             "must not have bits set behind its prefix",
         ),
-        ("ippools", "IPPool", json!({"cidrs": ["ten"], "blockSize": 24}), "must be a CIDR"),
-        ("ippools", "IPPool", json!({"cidrs": [], "blockSize": 24}), "should have at least 1 items"),
-        ("ippools", "IPPool", json!({"cidrs": ["10.20.0.0/16"]}), "spec.blockSize: Required value"),
+        (
+            "ippools",
+            "IPPool",
+            json!({"cidrs": ["ten"], "blockSize": 24}),
+            "must be a CIDR",
+        ),
+        (
+            "ippools",
+            "IPPool",
+            json!({"cidrs": [], "blockSize": 24}),
+            "should have at least 1 items",
+        ),
+        (
+            "ippools",
+            "IPPool",
+            json!({"cidrs": ["10.20.0.0/16"]}),
+            "spec.blockSize: Required value",
+        ),
         (
             "ippools",
             "IPPool",
@@ -112,18 +180,31 @@ fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
             json!({"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}),
             "at most one block for each family",
         ),
-        ("serviceassignments", "ServiceAssignment", json!({"service": "web", "ips": ["20.0.10.9"]}), "should match"),
+        (
+            "serviceassignments",
+            "ServiceAssignment",
+            json!({"service": "web", "ips": ["20.0.10.9"]}),
+            "should match",
+        ),
         (
             "serviceassignments",
             "ServiceAssignment",
             json!({"service": "a/web", "ips": ["20.0.10"]}),
             "must be an address",
         ),
-        ("policies", "Policy", json!({"writePath": "wherever"}), "Unsupported value"),
+        (
+            "policies",
+            "Policy",
+            json!({"writePath": "wherever"}),
+            "Unsupported value",
+        ),
     ];
     for (path, kind, spec, message) in wrong {
-        let error =
-            server.plane.create(&format!("{GROUP}/{path}"), &object(kind, "wrong", spec)).unwrap_err().to_string();
+        let error = server
+            .plane
+            .create(&format!("{GROUP}/{path}"), &object(kind, "wrong", spec))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(message), "{message}: {error}");
     }
 }
@@ -132,7 +213,10 @@ fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
 fn nodes_get_blocks_of_pools_and_everything_is_told() {
     let server = server();
     let pools = format!("{GROUP}/ippools");
-    server.plane.create(&pools, &pool("a", "10.20.0.0/23", "a")).unwrap();
+    server
+        .plane
+        .create(&pools, &pool("a", "10.20.0.0/23", "a"))
+        .unwrap();
     let operator = operator_of(&server);
     let address = operator.address();
     operator.until("leads", json!({}));
@@ -167,7 +251,11 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
     ] {
         assert!(metrics.contains(line), "no {line} in:\n{metrics}");
     }
-    let told = |about: &str, reason: &str| events(&server).iter().any(|(name, why, _)| name == about && why == reason);
+    let told = |about: &str, reason: &str| {
+        events(&server)
+            .iter()
+            .any(|(name, why, _)| name == about && why == reason)
+    };
     until("Events tell of it", || {
         told("n1", "PodCIDRAssigned") && told("n3", "PodCIDRBlocked") && told("a", "Exhausted")
     });
@@ -179,13 +267,23 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
     let status = condition(&server, "ippools/a", "Ready", "Invalid");
     assert_eq!(status["observedGeneration"], 2, "{status}");
     let metrics = http_get(&address, "/metrics").1;
-    assert!(metrics.contains("cilium_ipam_source_invalid 1"), "{metrics}");
+    assert!(
+        metrics.contains("cilium_ipam_source_invalid 1"),
+        "{metrics}"
+    );
     let wide = json!({"spec": {"blockSize": 24, "cidrs": ["10.20.0.0/23", "10.21.0.0/24"]}});
     server.plane.patch(&format!("{pools}/a"), &wide).unwrap();
     assert_eq!(operator.written("n3"), json!(["10.21.0.0/24"]));
     condition(&server, "ippools/a", "Exhausted", "Enough");
-    let pin = object("NodeAssignment", "n1", json!({"podCIDRs": ["10.20.0.0/24"]}));
-    server.plane.create(&format!("{GROUP}/nodeassignments"), &pin).unwrap();
+    let pin = object(
+        "NodeAssignment",
+        "n1",
+        json!({"podCIDRs": ["10.20.0.0/24"]}),
+    );
+    server
+        .plane
+        .create(&format!("{GROUP}/nodeassignments"), &pin)
+        .unwrap();
     condition(&server, "nodeassignments/n1", "Assigned", "Done");
     assert_eq!(operator.end(), 0);
 }
@@ -194,7 +292,10 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
 fn a_pool_in_use_is_not_lost() {
     let server = server();
     let pools = format!("{GROUP}/ippools");
-    server.plane.create(&pools, &pool("a", "10.20.0.0/16", "a")).unwrap();
+    server
+        .plane
+        .create(&pools, &pool("a", "10.20.0.0/16", "a"))
+        .unwrap();
     let operator = operator_of(&server);
     server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
@@ -204,48 +305,94 @@ fn a_pool_in_use_is_not_lost() {
     assert_eq!(status["nodes"], 1, "{status}");
     server.nodes([in_rack("n2", "a")]);
     let blocked = operator.until("seen", json!({"nodes": 2}));
-    assert_eq!(blocked["blocked"][0]["name"], "n2", "it gives nothing new: {blocked}");
+    assert_eq!(
+        blocked["blocked"][0]["name"], "n2",
+        "it gives nothing new: {blocked}"
+    );
     server.plane.delete("/api/v1/nodes/n1").unwrap();
-    until("the pool is gone", || server.plane.list(&pools).unwrap().is_empty());
+    until("the pool is gone", || {
+        server.plane.list(&pools).unwrap().is_empty()
+    });
 }
 
 #[test]
 fn a_pool_with_faults_that_was_deleted_keeps_what_it_gave() {
     let server = server();
     let pools = format!("{GROUP}/ippools");
-    server.plane.create(&pools, &pool("a", "10.20.0.0/16", "a")).unwrap();
+    server
+        .plane
+        .create(&pools, &pool("a", "10.20.0.0/16", "a"))
+        .unwrap();
     let operator = operator_of(&server);
     server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
-    server.plane.patch(&format!("{pools}/a"), &json!({"spec": {"reserved": ["10.20.0.0-10.20"]}})).unwrap();
+    server
+        .plane
+        .patch(
+            &format!("{pools}/a"),
+            &json!({"spec": {"reserved": ["10.20.0.0-10.20"]}}),
+        )
+        .unwrap();
     condition(&server, "ippools/a", "Ready", "Invalid");
     server.plane.delete(&format!("{pools}/a")).unwrap();
-    server.plane.create(&pools, &object("IPPool", "b", json!({"cidrs": ["10.40.0.0/16"], "blockSize": 24}))).unwrap();
+    server
+        .plane
+        .create(
+            &pools,
+            &object(
+                "IPPool",
+                "b",
+                json!({"cidrs": ["10.40.0.0/16"], "blockSize": 24}),
+            ),
+        )
+        .unwrap();
     condition(&server, "ippools/b", "Ready", "InForce");
     server.nodes([in_rack("n2", "a")]);
-    assert_eq!(operator.written("n2"), json!(["10.40.0.0/24"]), "it is in nobody's way");
+    assert_eq!(
+        operator.written("n2"),
+        json!(["10.40.0.0/24"]),
+        "it is in nobody's way"
+    );
     server.plane.get(&format!("{pools}/a")).unwrap();
     // One that was never in force has given nothing.
-    let never = object("IPPool", "never", json!({"cidrs": ["10.50.0.0/16"], "blockSize": 24, "nodeSelector": null}));
+    let never = object(
+        "IPPool",
+        "never",
+        json!({"cidrs": ["10.50.0.0/16"], "blockSize": 24, "nodeSelector": null}),
+    );
     server.plane.create(&pools, &never).unwrap();
     let status = condition(&server, "ippools/never", "Ready", "Invalid");
-    assert!(status["conditions"].to_string().contains("`spec.nodeSelector` is empty"), "{status}");
+    assert!(
+        status["conditions"]
+            .to_string()
+            .contains("`spec.nodeSelector` is empty"),
+        "{status}"
+    );
     server.plane.delete(&format!("{pools}/never")).unwrap();
-    until("it is gone", || server.plane.get(&format!("{pools}/never")).is_err());
+    until("it is gone", || {
+        server.plane.get(&format!("{pools}/never")).is_err()
+    });
     server.plane.delete("/api/v1/nodes/n1").unwrap();
-    until("it is gone, too", || server.plane.get(&format!("{pools}/a")).is_err());
+    until("it is gone, too", || {
+        server.plane.get(&format!("{pools}/a")).is_err()
+    });
 }
 
 #[test]
 fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     let mut server = server();
-    server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a"))
+        .unwrap();
     let first = operator_of(&server);
     first.until("leads", json!({}));
     let second = operator_of(&server);
     let address = second.address();
     second.until("stands-by", json!({}));
-    until("who stands by is ready, too", || http_get(&address, "/readyz").0 == 200);
+    until("who stands by is ready, too", || {
+        http_get(&address, "/readyz").0 == 200
+    });
     server.nodes([in_rack("n1", "a")]);
     first.written("n1");
     first.kill();
@@ -253,30 +400,58 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     assert_eq!(second.written("n2"), json!(["10.20.1.0/24"]));
 
     // The brake works whatever is wrong elsewhere.
-    let faulty = object("IPPool", "faulty", json!({"cidrs": ["10.50.0.0/16"], "blockSize": 8}));
-    server.plane.create(&format!("{GROUP}/ippools"), &faulty).unwrap();
+    let faulty = object(
+        "IPPool",
+        "faulty",
+        json!({"cidrs": ["10.50.0.0/16"], "blockSize": 8}),
+    );
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &faulty)
+        .unwrap();
     condition(&server, "ippools/faulty", "Ready", "Invalid");
     let policy = object("Policy", "default", json!({"paused": true}));
-    server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/policies"), &policy)
+        .unwrap();
     second.until("seen", json!({"paused": true}));
     server.nodes([in_rack("n3", "a")]);
     let seen = second.until("seen", json!({"nodes": 3}));
-    assert_eq!(seen["waiting"][0], json!({"kind": "Node", "name": "n3", "hazard": "paused"}));
-    server.plane.patch(&format!("{GROUP}/policies/default"), &json!({"spec": {"paused": false}})).unwrap();
-    server.plane.delete(&format!("{GROUP}/ippools/faulty")).unwrap();
+    assert_eq!(
+        seen["waiting"][0],
+        json!({"kind": "Node", "name": "n3", "hazard": "paused"})
+    );
+    server
+        .plane
+        .patch(
+            &format!("{GROUP}/policies/default"),
+            &json!({"spec": {"paused": false}}),
+        )
+        .unwrap();
+    server
+        .plane
+        .delete(&format!("{GROUP}/ippools/faulty"))
+        .unwrap();
     assert_eq!(second.written("n3"), json!(["10.20.2.0/24"]));
 
     condition(&server, "policies/default", "Refused", "WithinLimits");
     server
         .plane
-        .patch(&format!("{GROUP}/policies/default"), &json!({"spec": {"limits": {"assign": {"count": 1}}}}))
+        .patch(
+            &format!("{GROUP}/policies/default"),
+            &json!({"spec": {"limits": {"assign": {"count": 1}}}}),
+        )
         .unwrap();
     second.until("in-force", json!({}));
     server.nodes([in_rack("n5", "a"), in_rack("n6", "a"), in_rack("n7", "a")]);
     let status = condition(&server, "policies/default", "Refused", "LimitOrProtection");
     assert!(status.to_string().contains("assign"), "{status}");
     let unlimited = json!({"spec": {"limits": null}});
-    server.plane.patch(&format!("{GROUP}/policies/default"), &unlimited).unwrap();
+    server
+        .plane
+        .patch(&format!("{GROUP}/policies/default"), &unlimited)
+        .unwrap();
     condition(&server, "policies/default", "Refused", "WithinLimits");
 
     // One that ends by itself lets the next one lead at once.
@@ -291,10 +466,16 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
 
 #[test]
 fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
-    let library = format!("usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+    let library = format!(
+        "usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
+        std::env::consts::ARCH
+    );
     let library = testbed::or_skip!(testbed::debian_file("libfaketime", &library));
     let server = server();
-    server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a"))
+        .unwrap();
     let clock = server.folder.join("clock");
     let jump = |by: &str| {
         server.folder.write("clock~", by);
@@ -309,20 +490,35 @@ fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
     ];
     let with_that_clock = || {
         let arguments = ["operator", "--listen", "127.0.0.1:0"];
-        Running::start_with(server.folder.path(), server.plane.kubeconfig(), &arguments, &variables)
+        Running::start_with(
+            server.folder.path(),
+            server.plane.kubeconfig(),
+            &arguments,
+            &variables,
+        )
     };
     let first = with_that_clock();
     first.until("leads", json!({}));
     let second = operator_of(&server);
     second.until("stands-by", json!({}));
-    let lease =
-        || server.plane.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cilium-ipam-operator").unwrap();
+    let lease = || {
+        server
+            .plane
+            .get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cilium-ipam-operator")
+            .unwrap()
+    };
     let holder = lease()["spec"]["holderIdentity"].clone();
     let renewed_by_that_clock = |by: &str| {
         let is_week = |at: &str| {
-            at.parse::<jiff::Timestamp>().unwrap().duration_since(jiff::Timestamp::now()).as_hours().abs() > 24
+            at.parse::<jiff::Timestamp>()
+                .unwrap()
+                .duration_since(jiff::Timestamp::now())
+                .as_hours()
+                .abs()
+                > 24
         };
-        // Seen so twice by those who stand by, who look every second, and renewed every other second.
+        // Seen so twice by those who stand by, who look every second, and renewed every other
+        // second.
         for _ in 0..3 {
             let version = lease()["metadata"]["resourceVersion"].clone();
             until("the Lease is renewed", || {
@@ -339,11 +535,18 @@ fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
         let name = format!("n{index}");
         server.nodes([in_rack(&name, "a")]);
         let written = first.until("written", json!({"kind": "Node", "name": name}));
-        let said = written["time"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let said = written["time"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap();
         let apart = said.duration_since(jiff::Timestamp::now()).as_hours().abs();
         assert_eq!(apart > 24, by != "+0", "the clock did jump: {written}");
     }
-    assert!(second.lines.try_iter().all(|line| line["event"] != "leads"), "the Lease was never free");
+    assert!(
+        second.lines.try_iter().all(|line| line["event"] != "leads"),
+        "the Lease was never free"
+    );
     // One that stands by with a wrong clock takes over no sooner and no later.
     let third = with_that_clock();
     third.until("stands-by", json!({}));
@@ -351,7 +554,10 @@ fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
     renewed_by_that_clock("+7d");
     server.nodes([in_rack("n7", "a")]);
     first.written("n7");
-    assert!(third.lines.try_iter().all(|line| line["event"] != "leads"), "by its clock the Lease is a week old");
+    assert!(
+        third.lines.try_iter().all(|line| line["event"] != "leads"),
+        "by its clock the Lease is a week old"
+    );
     first.kill();
     second.kill();
     server.nodes([in_rack("n8", "a")]);
@@ -360,20 +566,38 @@ fn a_clock_that_jumps_neither_loses_the_lease_nor_takes_it() {
 
 #[test]
 fn definitions_that_come_late_or_go_never_mean_that_nothing_is_asked_for() {
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
     let operator = operator_of(&server);
     let unread = operator.until("invalid", json!({"rules": ["objects-unread"]}));
     assert_eq!(unread["findings"].as_array().unwrap().len(), 4, "{unread}");
     install_definitions(&server);
-    server.plane.create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a")).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &pool("a", "10.20.0.0/16", "a"))
+        .unwrap();
     server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
     let policy = object("Policy", "default", json!({"excluded": ["10.20.1.0/24"]}));
-    server.plane.create(&format!("{GROUP}/policies"), &policy).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/policies"), &policy)
+        .unwrap();
     condition(&server, "policies/default", "Ready", "InForce");
     // It takes its objects away first.
-    server.plane.delete(&format!("{DEFINITIONS}/policies.cilium-ipam.io")).unwrap();
+    server
+        .plane
+        .delete(&format!("{DEFINITIONS}/policies.cilium-ipam.io"))
+        .unwrap();
     operator.until("invalid", json!({"rules": ["objects-unread"]}));
     server.nodes([in_rack("n2", "a")]);
-    assert_eq!(operator.written("n2"), json!(["10.20.2.0/24"]), "the last good ones stay in force");
+    assert_eq!(
+        operator.written("n2"),
+        json!(["10.20.2.0/24"]),
+        "the last good ones stay in force"
+    );
 }

@@ -1,4 +1,5 @@
-//! What VMs' ports let out, by what was seen of nodes and ports: what is ours to let out and to take back, and that doubt changes nothing.
+//! What VMs' ports let out, by what was seen of nodes and ports: what is ours to let out and to
+//! take back, and that doubt changes nothing.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -20,8 +21,10 @@ fn port(pairs: &[&str]) -> GuardedPort {
 }
 
 fn port_at(id: &str, address: &str, pairs: &[&str]) -> GuardedPort {
-    let pairs: Vec<Value> =
-        pairs.iter().map(|range| json!({"ip_address": range, "mac_address": "fa:16:3e:00:00:09"})).collect();
+    let pairs: Vec<Value> = pairs
+        .iter()
+        .map(|range| json!({"ip_address": range, "mac_address": "fa:16:3e:00:00:09"}))
+        .collect();
     let port = json!({
         "id": id, "network_id": NETWORK, "device_id": VM, "device_owner": "compute:nova",
         "mac_address": "FA:16:3e:00:00:09", "fixed_ips": [{"subnet_id": NETWORK, "ip_address": address}],
@@ -31,8 +34,16 @@ fn port_at(id: &str, address: &str, pairs: &[&str]) -> GuardedPort {
 }
 
 fn vm(name: &str, block: &str) -> String {
-    let block = if block.is_empty() { String::new() } else { format!(",{}", holds(block)) };
-    node(name, "a", &format!("\"providerID\":\"openstack://RegionOne/{VM}\"{block}"))
+    let block = if block.is_empty() {
+        String::new()
+    } else {
+        format!(",{}", holds(block))
+    };
+    node(
+        name,
+        "a",
+        &format!("\"providerID\":\"openstack://RegionOne/{VM}\"{block}"),
+    )
 }
 
 fn seen(nodes: &[String], ports: Vec<GuardedPort>) -> Observed {
@@ -64,7 +75,9 @@ fn texts<T: ToString>(ranges: &BTreeSet<T>) -> Vec<String> {
 /// What comes and what goes, at the only port that changes.
 #[track_caller]
 fn change(plan: &Plan) -> (Vec<String>, Vec<String>) {
-    let [change] = ports(plan)[..] else { panic!("{plan:#?}") };
+    let [change] = ports(plan)[..] else {
+        panic!("{plan:#?}")
+    };
     (texts(&change.added), texts(&change.removed))
 }
 
@@ -74,36 +87,100 @@ fn ports_let_out_what_their_node_holds_and_take_back_blocks_of_the_pools() {
     let mut unseen = seen(slice::from_ref(&node), vec![]);
     unseen.ports = None;
     let plan = planned(&rack(), &unseen);
-    assert_eq!((plan.changes.len(), finding(&plan, "address-pairs-unseen").severity), (0, Severity::Info));
-    unseen.ports = Some([(VM.parse::<Id>().unwrap(), Err("no answer in time".to_owned()))].into());
+    assert_eq!(
+        (
+            plan.changes.len(),
+            finding(&plan, "address-pairs-unseen").severity
+        ),
+        (0, Severity::Info)
+    );
+    unseen.ports = Some(
+        [(
+            VM.parse::<Id>().unwrap(),
+            Err("no answer in time".to_owned()),
+        )]
+        .into(),
+    );
     let plan = planned(&rack(), &unseen);
-    assert!(plan.changes.is_empty() && finding(&plan, "address-pairs-unread").message.contains("no answer"));
-    // A wider range than a pool, another network, single addresses, and what is missing.
-    let theirs = ["10.0.0.0/8", "10.20.0.0/16", "203.0.113.9", "10.20.6.1", "10.20.6.128/25"];
-    let plan = planned(&rack(), &seen(slice::from_ref(&node), vec![port(&[&theirs[..], &["10.20.9.0/24"]].concat())]));
-    assert_eq!(change(&plan), (vec!["10.20.7.0/24".to_owned()], vec!["10.20.9.0/24".to_owned()]));
-    let of_port = ports(&plan)[0];
-    assert_eq!((of_port.revision, of_port.pairs.len(), of_port.hazard()), (7, 6, Hazard::Disruptive));
     assert!(
-        planned(&rack(), &seen(slice::from_ref(&node), vec![port(&["10.20.7.0/24", "203.0.113.9"])]))
+        plan.changes.is_empty()
+            && finding(&plan, "address-pairs-unread")
+                .message
+                .contains("no answer")
+    );
+    // A wider range than a pool, another network, single addresses, and what is missing.
+    let theirs = [
+        "10.0.0.0/8",
+        "10.20.0.0/16",
+        "203.0.113.9",
+        "10.20.6.1",
+        "10.20.6.128/25",
+    ];
+    let plan = planned(
+        &rack(),
+        &seen(
+            slice::from_ref(&node),
+            vec![port(&[&theirs[..], &["10.20.9.0/24"]].concat())],
+        ),
+    );
+    assert_eq!(
+        change(&plan),
+        (
+            vec!["10.20.7.0/24".to_owned()],
+            vec!["10.20.9.0/24".to_owned()]
+        )
+    );
+    let of_port = ports(&plan)[0];
+    assert_eq!(
+        (of_port.revision, of_port.pairs.len(), of_port.hazard()),
+        (7, 6, Hazard::Disruptive)
+    );
+    assert!(
+        planned(
+            &rack(),
+            &seen(
+                slice::from_ref(&node),
+                vec![port(&["10.20.7.0/24", "203.0.113.9"])]
+            )
+        )
+        .changes
+        .is_empty()
+    );
+    // As somebody else may write it.
+    assert!(
+        planned(&rack(), &seen(&[node], vec![port(&["10.20.7.5/24"])]))
             .changes
             .is_empty()
     );
-    // As somebody else may write it.
-    assert!(planned(&rack(), &seen(&[node], vec![port(&["10.20.7.5/24"])])).changes.is_empty());
-    let of_another_cloud =
-        super::support::node("n", "a", &format!("\"providerID\":\"aws:///eu/i-1\",{}", holds("10.20.7.0/24")));
+    let of_another_cloud = super::support::node(
+        "n",
+        "a",
+        &format!("\"providerID\":\"aws:///eu/i-1\",{}", holds("10.20.7.0/24")),
+    );
     let plan = planned(&rack(), &seen(&[of_another_cloud], vec![]));
-    assert!(plan.changes.is_empty() && finding(&plan, "address-pairs-no-vm").message.contains("`n`"));
+    assert!(
+        plan.changes.is_empty()
+            && finding(&plan, "address-pairs-no-vm")
+                .message
+                .contains("`n`")
+    );
 }
 
 #[test]
 fn what_others_have_in_a_pool_stays() {
-    let pool =
-        super::support::pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24, reserved: [10.20.255.0/24, 10.20.254.9]}");
+    let pool = super::support::pool(
+        "rack",
+        "{cidrs: [10.20.0.0/16], blockSize: 24, reserved: [10.20.255.0/24, 10.20.254.9]}",
+    );
     let policy = PAIRS.replace("spec: {", "spec: {excluded: [10.20.200.0/24], ");
     let balancer = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb","uid":"u","resourceVersion":"3"},"spec":{"blocks":[{"cidr":"10.20.100.0/26"}]}}"#;
-    let theirs = ["10.20.255.0/24", "10.20.254.0/24", "10.20.100.0/24", "10.20.200.0/24", "10.20.7.0/24"];
+    let theirs = [
+        "10.20.255.0/24",
+        "10.20.254.0/24",
+        "10.20.100.0/24",
+        "10.20.200.0/24",
+        "10.20.7.0/24",
+    ];
     let items = [vm("n", "10.20.7.0/24"), balancer.to_owned()];
     let plan = planned(&[pool, policy], &seen(&items, vec![port(&theirs)]));
     assert!(ports(&plan).is_empty(), "{plan:#?}");
@@ -113,13 +190,23 @@ fn what_others_have_in_a_pool_stays() {
 fn nothing_is_taken_back_where_something_cannot_be_read() {
     let unreadable = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"n"},"spec":{"ipam":{"podCIDRs":["10.20.7.0/24","nonsense"]}}}"#;
     let stale = || vec![port(&["10.20.9.0/24"])];
-    let plan = planned(&rack(), &seen(&[unreadable.to_owned(), vm("n", "10.20.7.0/24")], stale()));
+    let plan = planned(
+        &rack(),
+        &seen(&[unreadable.to_owned(), vm("n", "10.20.7.0/24")], stale()),
+    );
     assert_eq!(change(&plan), (vec!["10.20.7.0/24".to_owned()], vec![]));
-    assert!(finding(&plan, "address-pairs-node-unread").message.contains("nonsense"));
+    assert!(
+        finding(&plan, "address-pairs-node-unread")
+            .message
+            .contains("nonsense")
+    );
     let mut without_settings = seen(&[vm("n", "10.20.7.0/24")], stale());
     without_settings.cilium = Observed::default().cilium;
     let plan = planned(&rack(), &without_settings);
-    assert!(ports(&plan).is_empty() && finding(&plan, "address-pairs-homes-unknown").severity == Severity::Error);
+    assert!(
+        ports(&plan).is_empty()
+            && finding(&plan, "address-pairs-homes-unknown").severity == Severity::Error
+    );
 }
 
 /// After a change of Cilium's settings, agents live in what they read before.
@@ -133,9 +220,11 @@ fn what_a_cilium_node_shows_stays_and_nothing_goes_without_one() {
     let list = r#"{"podCIDRs":["10.20.7.0/24"]}"#;
     let allocated = r#"{"pools":{"allocated":[{"pool":"default","cidrs":["10.20.7.0/24"]}]}}"#;
     let let_out = || vec![port(&["10.20.7.0/24", "10.20.9.0/24"])];
-    for (mode, spec) in
-        [(IpamMode::MultiPool, list), (IpamMode::ClusterPool, allocated), (IpamMode::Kubernetes, allocated)]
-    {
+    for (mode, spec) in [
+        (IpamMode::MultiPool, list),
+        (IpamMode::ClusterPool, allocated),
+        (IpamMode::Kubernetes, allocated),
+    ] {
         let mut seen_so = seen(&[vm("n", ""), shows(spec)], let_out());
         seen_so.cilium.mode_said = Some(mode);
         let removed = change(&planned(&rack(), &seen_so)).1;
@@ -145,28 +234,49 @@ fn what_a_cilium_node_shows_stays_and_nothing_goes_without_one() {
         let mut without = seen(&[vm("n", "")], let_out());
         without.cilium.mode_said = Some(mode);
         let plan = planned(&rack(), &without);
-        assert!(ports(&plan).iter().all(|change| change.removed.is_empty()), "{mode:?} {plan:#?}");
-        assert!(finding(&plan, "address-pairs-kept").message.contains("its CiliumNode is not there"));
+        assert!(
+            ports(&plan).iter().all(|change| change.removed.is_empty()),
+            "{mode:?} {plan:#?}"
+        );
+        assert!(
+            finding(&plan, "address-pairs-kept")
+                .message
+                .contains("its CiliumNode is not there")
+        );
     }
 }
 
 #[test]
 fn a_pair_stays_while_not_all_can_be_seen_and_nodes_get_blocks_all_the_same() {
-    let items = [vm("n", "10.20.7.0/24"), super::support::node("new", "a", "")];
+    let items = [
+        vm("n", "10.20.7.0/24"),
+        super::support::node("new", "a", ""),
+    ];
     let mut blind = seen(&items, vec![port(&["10.20.9.0/24"])]);
     let why = "forbidden".to_owned();
-    blind.blind_spots.push(BlindSpot { kind: ObservedKind::LoadBalancerPool, why });
+    blind.blind_spots.push(BlindSpot {
+        kind: ObservedKind::LoadBalancerPool,
+        why,
+    });
     let subnet = super::subnets::subnet_pool("vm", super::subnets::SUBNET);
     let unread = seen(&items, vec![port(&["10.20.9.0/24"])]);
     let with_subnet: Vec<String> = rack().into_iter().chain([subnet]).collect();
     for (documents, observed, said) in [
-        (rack().to_vec(), blind, "ciliumloadbalancerippools.cilium.io cannot be read"),
+        (
+            rack().to_vec(),
+            blind,
+            "ciliumloadbalancerippools.cilium.io cannot be read",
+        ),
         (with_subnet, unread, "was not asked"),
     ] {
         let plan = planned(&documents, &observed);
         assert_eq!(change(&plan), (vec!["10.20.7.0/24".to_owned()], vec![]));
         let kept = &finding(&plan, "address-pairs-kept").message;
-        assert!(plan.refusals.is_empty() && kept.contains(said), "{kept} {:?}", plan.refusals);
+        assert!(
+            plan.refusals.is_empty() && kept.contains(said),
+            "{kept} {:?}",
+            plan.refusals
+        );
     }
 }
 
@@ -175,7 +285,11 @@ fn two_nodes_that_are_the_same_vm_are_left_alone() {
     let nodes = [vm("old", "10.20.0.0/24"), vm("new", "10.20.1.0/24")];
     let plan = planned(&rack(), &seen(&nodes, vec![port(&["10.20.0.0/24"])]));
     assert!(ports(&plan).is_empty(), "{plan:#?}");
-    assert!(finding(&plan, "address-pairs-vm-twice").message.contains("`new`, `old`"));
+    assert!(
+        finding(&plan, "address-pairs-vm-twice")
+            .message
+            .contains("`new`, `old`")
+    );
 }
 
 #[test]
@@ -190,45 +304,76 @@ fn nobody_opens_a_port_by_writing_a_block_to_a_node() {
         let items = [vm("n", block), other, balancer.to_owned()];
         let plan = planned(&rack(), &seen(&items, vec![port(&[])]));
         assert!(ports(&plan).is_empty(), "{plan:#?}");
-        assert!(finding(&plan, "address-pairs-not-ours").message.contains(said), "{plan:#?}");
+        assert!(
+            finding(&plan, "address-pairs-not-ours")
+                .message
+                .contains(said),
+            "{plan:#?}"
+        );
         // What somebody let out already stays: its Pods may live there.
         assert!(ports(&planned(&rack(), &seen(&items, vec![port(&[block])]))).is_empty());
     }
-    let annotated = vm("n", "")
-        .replace("\"uid\"", "\"annotations\":{\"network.cilium.io/ipv4-pod-cidr\":\"10.20.9.0/24\"},\"uid\"");
+    let annotated = vm("n", "").replace(
+        "\"uid\"",
+        "\"annotations\":{\"network.cilium.io/ipv4-pod-cidr\":\"10.20.9.0/24\"},\"uid\"",
+    );
     let plan = planned(
         &documents(
             "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {name: rack}\nspec: {cidrs: [10.20.0.0/16], blockSize: 24, disabled: true, nodeSelector: {matchLabels: {rack: b}}}\n",
         ),
         &seen(&[annotated], vec![port(&["10.20.9.0/24"])]),
     );
-    assert!(ports(&plan).is_empty(), "what nobody reads is neither let out nor taken back: {plan:#?}");
+    assert!(
+        ports(&plan).is_empty(),
+        "what nobody reads is neither let out nor taken back: {plan:#?}"
+    );
 }
 
 #[test]
 fn what_the_same_plan_gives_is_let_out() {
     let plan = planned(&rack(), &seen(&[vm("n", "")], vec![port(&[])]));
     assert_eq!(change(&plan), (vec!["10.20.0.0/24".to_owned()], vec![]));
-    assert!(matches!(plan.changes[..], [Change::Node(_), Change::Port(_)]), "{plan:#?}");
+    assert!(
+        matches!(plan.changes[..], [Change::Node(_), Change::Port(_)]),
+        "{plan:#?}"
+    );
 }
 
 #[test]
 fn of_several_ports_the_nodes_own_one_changes() {
     let third = "3d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
-    let both = || vec![port_at(OTHER, "192.0.2.7", &[]), port_at(third, "198.51.100.7", &[])];
+    let both = || {
+        vec![
+            port_at(OTHER, "192.0.2.7", &[]),
+            port_at(third, "198.51.100.7", &[]),
+        ]
+    };
     let addressed = |address: &str| {
-        let status =
-            format!("\"status\":{{\"addresses\":[{{\"type\":\"InternalIP\",\"address\":\"{address}\"}}]}},\"spec\"");
+        let status = format!(
+            "\"status\":{{\"addresses\":[{{\"type\":\"InternalIP\",\"address\":\"{address}\"}}]}},\"spec\""
+        );
         vm("n", "10.20.7.0/24").replace("\"spec\"", &status)
     };
     // Everything leaves the node's own port, and what another one lets out is a Pod's.
     let mut open = both();
     open[1].security = PortSecurity::Off;
     let plan = planned(&rack(), &seen(&[addressed("198.51.100.7")], open));
-    assert!(ports(&plan).is_empty() && plan.findings.is_empty(), "{plan:#?}");
+    assert!(
+        ports(&plan).is_empty() && plan.findings.is_empty(),
+        "{plan:#?}"
+    );
     let plan = planned(&rack(), &seen(&[addressed("198.51.100.7")], both()));
-    assert_eq!(ports(&plan).iter().map(|change| change.port.to_string()).collect::<Vec<_>>(), [third]);
-    for (node, ports_seen) in [(addressed("203.0.113.1"), both()), (vm("n", "10.20.7.0/24"), vec![])] {
+    assert_eq!(
+        ports(&plan)
+            .iter()
+            .map(|change| change.port.to_string())
+            .collect::<Vec<_>>(),
+        [third]
+    );
+    for (node, ports_seen) in [
+        (addressed("203.0.113.1"), both()),
+        (vm("n", "10.20.7.0/24"), vec![]),
+    ] {
         let plan = planned(&rack(), &seen(&[node], ports_seen));
         assert!(ports(&plan).is_empty(), "{plan:#?}");
         assert!(finding(&plan, "address-pairs-no-port").message.contains(VM));

@@ -1,4 +1,5 @@
-//! Properties of plans over generated files and clusters, against a planner that is too simple to be wrong.
+//! Properties of plans over generated files and clusters, against a planner that is too simple to
+//! be wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,21 +50,48 @@ impl World {
     fn documents(&self) -> Documents {
         let reserved: Vec<String> = self.reserved.iter().map(|number| block(*number)).collect();
         let rack = |range: &str, rack: &str, more: &str| {
-            format!("{{cidrs: [{range}], blockSize: 28, nodeSelector: {{matchLabels: {{rack: {rack}}}}}{more}}}")
+            format!(
+                "{{cidrs: [{range}], blockSize: 28, nodeSelector: {{matchLabels: {{rack: {rack}}}}}{more}}}"
+            )
         };
         let mut documents = vec![
-            pool("a", &rack("10.0.0.0/25", "a", &format!(", reserved: [{}]", reserved.join(", ")))),
+            pool(
+                "a",
+                &rack(
+                    "10.0.0.0/25",
+                    "a",
+                    &format!(", reserved: [{}]", reserved.join(", ")),
+                ),
+            ),
             pool("b", &rack("10.0.0.128/25", "b", "")),
-            pool("fallback", &format!("{{cidrs: [10.0.1.0/26], blockSize: 28, priority: {}}}", self.priority)),
+            pool(
+                "fallback",
+                &format!(
+                    "{{cidrs: [10.0.1.0/26], blockSize: 28, priority: {}}}",
+                    self.priority
+                ),
+            ),
         ];
-        documents.extend(self.pins.iter().map(|(node, number)| pin(&format!("n{node:02}"), &block(*number))));
-        Documents { files: vec![SourceFile { path: "pools.yaml".into(), text: documents.join("---\n").into() }] }
+        documents.extend(
+            self.pins
+                .iter()
+                .map(|(node, number)| pin(&format!("n{node:02}"), &block(*number))),
+        );
+        Documents {
+            files: vec![SourceFile {
+                path: "pools.yaml".into(),
+                text: documents.join("---\n").into(),
+            }],
+        }
     }
 
     fn desired(&self) -> Option<Desired> {
         let (desired, mut findings) = lower(&self.documents());
         findings.extend(check::files(&desired));
-        findings.iter().all(|finding| finding.severity != Severity::Error).then_some(desired)
+        findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Error)
+            .then_some(desired)
     }
 
     fn observed(&self, given: &BTreeMap<String, Block>) -> Observed {
@@ -72,15 +100,30 @@ impl World {
         reader.object(ObservedKind::CiliumConfig, config).unwrap();
         for (index, (rack, held)) in self.nodes.iter().enumerate() {
             let name = format!("n{index:02}");
-            let held = given.get(&name).map(ToString::to_string).or(held.map(block));
-            let object = node(&name, &rack.to_string(), &held.map(|cidr| holds(&cidr)).unwrap_or_default());
+            let held = given
+                .get(&name)
+                .map(ToString::to_string)
+                .or(held.map(block));
+            let object = node(
+                &name,
+                &rack.to_string(),
+                &held.map(|cidr| holds(&cidr)).unwrap_or_default(),
+            );
             reader.object(ObservedKind::Node, &object).unwrap();
         }
-        let claims: Vec<String> = self.claims.iter().map(|(number, claim)| self.claim(*number, claim)).collect();
-        let claims = format!(r#"{{"format_version":"1.0","claims":[{}]}}"#, claims.join(","));
-        let claims =
-            serde_json::json!({"metadata": {"uid": "c", "resourceVersion": "1"}, "data": {"claims.json": claims}});
-        reader.object(ObservedKind::Claims, &claims.to_string()).unwrap();
+        let claims: Vec<String> = self
+            .claims
+            .iter()
+            .map(|(number, claim)| self.claim(*number, claim))
+            .collect();
+        let claims = format!(
+            r#"{{"format_version":"1.0","claims":[{}]}}"#,
+            claims.join(",")
+        );
+        let claims = serde_json::json!({"metadata": {"uid": "c", "resourceVersion": "1"}, "data": {"claims.json": claims}});
+        reader
+            .object(ObservedKind::Claims, &claims.to_string())
+            .unwrap();
         reader.finish(jiff::Timestamp::UNIX_EPOCH)
     }
 
@@ -91,7 +134,9 @@ impl World {
             ClaimState::OfPredecessor => ("older", "7"),
         };
         let block = block(number);
-        format!(r#"{{"block":"{block}","node":"n{node:02}","uid":"{uid}-n{node:02}","resource_version":"{version}"}}"#)
+        format!(
+            r#"{{"block":"{block}","node":"n{node:02}","uid":"{uid}-n{node:02}","resource_version":"{version}"}}"#
+        )
     }
 
     /// What is kept for a node, by number of the block.
@@ -101,7 +146,10 @@ impl World {
             let shown = exists(node) && self.nodes[node].1 == Some(number);
             exists(node) && (state == ClaimState::Missed || (state == ClaimState::Pending && shown))
         };
-        let alive = self.claims.iter().filter(|(number, (node, state))| !is_dead(**number, *node, *state));
+        let alive = self
+            .claims
+            .iter()
+            .filter(|(number, (node, state))| !is_dead(**number, *node, *state));
         alive.map(|(number, (node, _))| (*number, *node)).collect()
     }
 
@@ -117,7 +165,9 @@ impl World {
         let held_by_any = taken.clone();
         let mut given = BTreeMap::new();
         for (node, number) in pinned.iter().filter(|(node, _)| **node < self.nodes.len()) {
-            let is_claimed = spoken_for.get(number).is_some_and(|claimant| claimant != node);
+            let is_claimed = spoken_for
+                .get(number)
+                .is_some_and(|claimant| claimant != node);
             if self.nodes[*node].1.is_none() && !taken.contains(number) && !is_claimed {
                 given.insert(format!("n{node:02}"), block(*number));
             }
@@ -129,7 +179,9 @@ impl World {
                 continue;
             }
             let own: Vec<u8> = match rack {
-                'a' => RACK_A.filter(|number| !self.reserved.contains(number)).collect(),
+                'a' => RACK_A
+                    .filter(|number| !self.reserved.contains(number))
+                    .collect(),
                 'b' => RACK_B.collect(),
                 _ => Vec::new(),
             };
@@ -139,13 +191,20 @@ impl World {
             }
             let is_kept = |number: &&u8| {
                 let spoken = spoken_for.get(number) == Some(&index);
-                spoken && !held_by_any.contains(number) && !pinned.values().any(|pin| pin == *number)
+                spoken
+                    && !held_by_any.contains(number)
+                    && !pinned.values().any(|pin| pin == *number)
             };
             // What is being written comes before what rests.
-            let is_pending = |number: &&u8| is_kept(number) && self.claims[*number].1 == ClaimState::Pending;
+            let is_pending =
+                |number: &&u8| is_kept(number) && self.claims[*number].1 == ClaimState::Pending;
             let of_pool = |pool: &Vec<u8>| {
                 let free = || pool.iter().find(|number| !taken.contains(number));
-                pool.iter().find(is_pending).or_else(|| pool.iter().find(is_kept)).or_else(free).copied()
+                pool.iter()
+                    .find(is_pending)
+                    .or_else(|| pool.iter().find(is_kept))
+                    .or_else(free)
+                    .copied()
             };
             if let Some(number) = pools.iter().find_map(of_pool) {
                 taken.insert(number);
@@ -155,21 +214,30 @@ impl World {
         given
     }
 
-    /// Nodes that hold a block of another pool than a node without blocks would get one of, when all that this plan gives
-    /// is given, or one that is pinned to another. A pinned node is in its place or blocked.
+    /// Nodes that hold a block of another pool than a node without blocks would get one of, when
+    /// all that this plan gives is given, or one that is pinned to another. A pinned node is in its
+    /// place or blocked.
     fn naively_misplaced(&self, given: &BTreeMap<String, Block>) -> BTreeSet<String> {
         let held: BTreeSet<u8> = self.nodes.iter().filter_map(|(_, held)| *held).collect();
         let is_given = |number: &u8| given.values().any(|one| one.to_string() == block(*number));
         let spoken_for = self.spoken_for();
         let is_pinned = |number: &u8| self.pins.iter().any(|(_, pin)| pin == number);
         let is_free = |number: &u8| {
-            !held.contains(number) && !is_given(number) && !spoken_for.contains_key(number) && !is_pinned(number)
+            !held.contains(number)
+                && !is_given(number)
+                && !spoken_for.contains_key(number)
+                && !is_pinned(number)
         };
         let mut misplaced = BTreeSet::new();
         for (index, (rack, held)) in self.nodes.iter().enumerate() {
-            let Some(held) = held.filter(|_| !self.pins.iter().any(|(pinned, _)| *pinned == index)) else { continue };
+            let Some(held) = held.filter(|_| !self.pins.iter().any(|(pinned, _)| *pinned == index))
+            else {
+                continue;
+            };
             let own: Vec<u8> = match rack {
-                'a' => RACK_A.filter(|number| !self.reserved.contains(number)).collect(),
+                'a' => RACK_A
+                    .filter(|number| !self.reserved.contains(number))
+                    .collect(),
                 'b' => RACK_B.collect(),
                 _ => Vec::new(),
             };
@@ -177,9 +245,15 @@ impl World {
             if self.priority > 0 {
                 pools.reverse();
             }
-            let has_room = |pool: &&Vec<u8>| pool.iter().any(|number| *number == held || is_free(number));
+            let has_room =
+                |pool: &&Vec<u8>| pool.iter().any(|number| *number == held || is_free(number));
             let is_of_another = is_pinned(&held);
-            if is_of_another || !pools.iter().find(has_room).is_some_and(|pool| pool.contains(&held)) {
+            if is_of_another
+                || !pools
+                    .iter()
+                    .find(has_room)
+                    .is_some_and(|pool| pool.contains(&held))
+            {
                 misplaced.insert(format!("n{index:02}"));
             }
         }
@@ -192,7 +266,11 @@ fn worlds() -> impl Strategy<Value = World> {
     let racks = prop::collection::vec(prop::sample::select(vec!['a', 'b', 'c']), 0..20);
     let pins = prop::collection::btree_map(0usize..22, 0u8..20, 0..5);
     let reserved = prop::collection::btree_set(0u8..8, 0..4);
-    let states = prop::sample::select(vec![ClaimState::Pending, ClaimState::Missed, ClaimState::OfPredecessor]);
+    let states = prop::sample::select(vec![
+        ClaimState::Pending,
+        ClaimState::Missed,
+        ClaimState::OfPredecessor,
+    ]);
     let claims = prop::collection::btree_map(0u8..20, (0usize..22, states), 0..5);
     let parts = (racks, held, pins, reserved, claims, -1i8..=1, any::<u64>());
     parts.prop_map(|(racks, held, pins, reserved, claims, priority, seed)| {
@@ -202,22 +280,35 @@ fn worlds() -> impl Strategy<Value = World> {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (rack, if turn >> 63 == 1 { held.pop() } else { None })
         });
-        World { nodes: nodes.collect(), pins: pins.into_iter().collect(), reserved, priority, claims }
+        World {
+            nodes: nodes.collect(),
+            pins: pins.into_iter().collect(),
+            reserved,
+            priority,
+            claims,
+        }
     })
 }
 
 fn given(plan: &Plan) -> BTreeMap<String, Block> {
-    node_changes(&plan.changes).map(|change| (change.node.to_string(), change.after[0])).collect()
+    node_changes(&plan.changes)
+        .map(|change| (change.node.to_string(), change.after[0]))
+        .collect()
 }
 
 /// `cargo xtask prove properties` asks for more.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(400)
 }
 
 /// A world whose files are refused says nothing of plans: another one is tried instead.
 fn planned(world: &World, given: &BTreeMap<String, Block>) -> Result<Plan, TestCaseError> {
-    world.plan(given).ok_or_else(|| TestCaseError::reject("the files are refused"))
+    world
+        .plan(given)
+        .ok_or_else(|| TestCaseError::reject("the files are refused"))
 }
 
 proptest! {

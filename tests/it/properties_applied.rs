@@ -1,7 +1,9 @@
-//! Whatever a plan shows as a change, an apply of it on the same world carries out; and so for the plan that takes it back.
+//! Whatever a plan shows as a change, an apply of it on the same world carries out; and so for the
+//! plan that takes it back.
 //!
-//! The worlds have what a plan and the claims could judge differently: blocks in every field that shows one, two families, claims and
-//! resting blocks of any node, and each write path of single nodes.
+//! The worlds have what a plan and the claims could judge differently: blocks in every field that
+//! shows one, two families, claims and resting blocks of any node, and each write path of single
+//! nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -13,7 +15,9 @@ use cilium_ipam::desired::{Documents, SourceFile};
 use cilium_ipam::net::{Block, Family};
 use cilium_ipam::observed::{Node, Observed, Reading};
 use cilium_ipam::plan::{Change, Plan, PlanDocument, Staleness, node_changes, still_wanted};
-use cilium_ipam::run::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand};
+use cilium_ipam::run::{
+    Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand,
+};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -117,7 +121,11 @@ fn block((number, is_ipv6): (u8, bool)) -> String {
 }
 
 fn texts((first, second): Shown) -> Vec<String> {
-    first.map(ipv4).into_iter().chain(second.map(ipv6)).collect()
+    first
+        .map(ipv4)
+        .into_iter()
+        .chain(second.map(ipv6))
+        .collect()
 }
 
 fn rack(node: usize) -> &'static str {
@@ -145,27 +153,52 @@ impl World {
         let (a, b) = match self.pool_has_ipv6 {
             true => (
                 "{cidrs: [10.0.0.0/23, \"fd00::/61\"], blockSize: {ipv4: 26, ipv6: 64}}".to_owned(),
-                format!("{{cidrs: [10.1.0.0/20, \"fd00:0:0:100::/58\"], blockSize: {{ipv4: 26, ipv6: 64}}, {b}}}"),
+                format!(
+                    "{{cidrs: [10.1.0.0/20, \"fd00:0:0:100::/58\"], blockSize: {{ipv4: 26, ipv6: 64}}, {b}}}"
+                ),
             ),
             false => (
                 "{cidrs: [10.0.0.0/23], blockSize: 26}".to_owned(),
                 format!("{{cidrs: [10.1.0.0/20], blockSize: 26, {b}}}"),
             ),
         };
-        let pins = self.pins.iter().map(|(node, number)| pin(&name(*node), &ipv4(*number)));
-        let text = [policy, pool("a", &a), pool("b", &b)].into_iter().chain(pins).collect::<Vec<_>>().join("---\n");
-        understand(Documents { files: vec![SourceFile { path: "pools.yaml".into(), text: text.into() }] }, Vec::new())
+        let pins = self
+            .pins
+            .iter()
+            .map(|(node, number)| pin(&name(*node), &ipv4(*number)));
+        let text = [policy, pool("a", &a), pool("b", &b)]
+            .into_iter()
+            .chain(pins)
+            .collect::<Vec<_>>()
+            .join("---\n");
+        understand(
+            Documents {
+                files: vec![SourceFile {
+                    path: "pools.yaml".into(),
+                    text: text.into(),
+                }],
+            },
+            Vec::new(),
+        )
     }
 
     fn objects(&self) -> String {
         let annotate = matches!(self.mode, Mode::Spec { annotate: true } | Mode::Annotation);
         let is_cluster_pool = matches!(self.mode, Mode::ClusterPool | Mode::BesideOperator);
-        let mode = if is_cluster_pool { "cluster-pool" } else { "kubernetes" };
+        let mode = if is_cluster_pool {
+            "cluster-pool"
+        } else {
+            "kubernetes"
+        };
         let settings = format!(
             r#""ipam":"{mode}","annotate-k8s-node":"{annotate}","enable-ipv6":"{}","cluster-pool-ipv4-cidr":"10.0.0.0/15","cluster-pool-ipv4-mask-size":"26","cluster-pool-ipv6-cidr":"fd00::/55","cluster-pool-ipv6-mask-size":"64""#,
             self.pool_has_ipv6
         );
-        let version = if self.mode == Mode::OldAnnotation { "1.12.3" } else { "1.19.3" };
+        let version = if self.mode == Mode::OldAnnotation {
+            "1.12.3"
+        } else {
+            "1.19.3"
+        };
         let mut items = vec![self.operator(), self.claims()];
         for (index, node) in self.nodes.iter().enumerate() {
             items.push(node.node(index));
@@ -175,7 +208,11 @@ impl World {
     }
 
     fn operator(&self) -> String {
-        let mode = if self.mode == Mode::BesideOperator { "cluster-pool" } else { "kubernetes" };
+        let mode = if self.mode == Mode::BesideOperator {
+            "cluster-pool"
+        } else {
+            "kubernetes"
+        };
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cilium-operator", "namespace": "kube-system",
             "labels": {"io.cilium/app": "operator"}}, "spec": {"replicas": 1, "template": {"spec": {"containers":
             [{"name": "cilium-operator", "args": [format!("--ipam={mode}")]}]}}}, "status": {}})
@@ -196,14 +233,16 @@ impl World {
                 Spoken::ForNodeBefore => claims.push(claim("uid", "6")),
                 Spoken::ForCiliumNode => claims.push(claim("cilium", "7")),
                 Spoken::ForCreation => {
-                    claims.push(json!({"block": block, "node": node, "uid": format!("uid-{node}")}));
+                    claims
+                        .push(json!({"block": block, "node": node, "uid": format!("uid-{node}")}));
                 }
                 Spoken::ForPredecessor => claims.push(claim("older", "7")),
                 Spoken::Resting => resting.push(rest("2999-01-01T00:00:00Z")),
                 Spoken::Rested => resting.push(rest("2020-01-01T00:00:00Z")),
             }
         }
-        let text = json!({"format_version": "1.0", "claims": claims, "resting": resting}).to_string();
+        let text =
+            json!({"format_version": "1.0", "claims": claims, "resting": resting}).to_string();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system",
             "uid": "c", "resourceVersion": "5"}, "data": {"claims.json": text}})
         .to_string()
@@ -215,14 +254,29 @@ impl NodeState {
         let name = name(index);
         let mut annotations = Map::new();
         for ((first, second), keys) in [
-            (self.newer, ["network.cilium.io/ipv4-pod-cidr", "network.cilium.io/ipv6-pod-cidr"]),
-            (self.older, ["io.cilium.network.ipv4-pod-cidr", "io.cilium.network.ipv6-pod-cidr"]),
+            (
+                self.newer,
+                [
+                    "network.cilium.io/ipv4-pod-cidr",
+                    "network.cilium.io/ipv6-pod-cidr",
+                ],
+            ),
+            (
+                self.older,
+                [
+                    "io.cilium.network.ipv4-pod-cidr",
+                    "io.cilium.network.ipv6-pod-cidr",
+                ],
+            ),
         ] {
             annotations.extend(first.map(|number| (keys[0].to_owned(), json!(ipv4(number)))));
             annotations.extend(second.map(|number| (keys[1].to_owned(), json!(ipv6(number)))));
         }
         let blocks = texts(self.spec);
-        let spec = blocks.first().map_or(json!({}), |first| json!({"podCIDR": first, "podCIDRs": blocks}));
+        let spec = blocks.first().map_or(
+            json!({}),
+            |first| json!({"podCIDR": first, "podCIDRs": blocks}),
+        );
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7",
             "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"kubernetes.io/hostname": name, "rack": rack(index)}, "annotations": annotations},
             "spec": spec})
@@ -232,14 +286,16 @@ impl NodeState {
     fn cilium_node(&self, index: usize) -> Option<String> {
         let (shown, owner) = self.cilium_node?;
         let name = name(index);
-        let mut metadata = json!({"name": name, "uid": format!("cilium-{name}"), "resourceVersion": "7"});
+        let mut metadata =
+            json!({"name": name, "uid": format!("cilium-{name}"), "resourceVersion": "7"});
         let uid = match owner {
             Owner::Absent => None,
             Owner::Node => Some(format!("uid-{name}")),
             Owner::Predecessor => Some(format!("older-{name}")),
         };
         if let Some(uid) = uid {
-            metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]);
+            metadata["ownerReferences"] =
+                json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]);
         }
         let spec = json!({"ipam": {"podCIDRs": texts(shown)}});
         Some(
@@ -250,15 +306,26 @@ impl NodeState {
 
 fn shown() -> impl Strategy<Value = Shown> {
     let in_a = (0..BLOCKS).prop_map(Some);
-    let others = prop::sample::select(vec![WIDE, AROUND, WHOLE_POOL, OUTSIDE, IN_B[0], IN_B[1]]).prop_map(Some);
+    let others = prop::sample::select(vec![WIDE, AROUND, WHOLE_POOL, OUTSIDE, IN_B[0], IN_B[1]])
+        .prop_map(Some);
     let number = || prop_oneof![12 => Just(None), 5 => in_a.clone(), 3 => others.clone()];
     (number(), number())
 }
 
 fn worlds() -> impl Strategy<Value = World> {
     let owners = prop::sample::select(vec![Owner::Absent, Owner::Node, Owner::Predecessor]);
-    let node = (shown(), shown(), shown(), prop::option::of((shown(), owners)));
-    let node = node.prop_map(|(spec, newer, older, cilium_node)| NodeState { spec, newer, older, cilium_node });
+    let node = (
+        shown(),
+        shown(),
+        shown(),
+        prop::option::of((shown(), owners)),
+    );
+    let node = node.prop_map(|(spec, newer, older, cilium_node)| NodeState {
+        spec,
+        newer,
+        older,
+        cilium_node,
+    });
     let modes = prop::sample::select(vec![
         Mode::Spec { annotate: false },
         Mode::Spec { annotate: true },
@@ -281,15 +348,24 @@ fn worlds() -> impl Strategy<Value = World> {
     let spoken = prop::collection::btree_map((0..BLOCKS, any::<bool>()), (0..=NODES, spoken), 0..6);
     let pins = prop::collection::btree_map(0..NODES, 0..BLOCKS, 0..3);
     let excluded = prop::collection::btree_set(0..BLOCKS, 0..2);
-    let parts = (modes, any::<bool>(), prop::collection::vec(node, 1..=NODES), spoken, pins, excluded);
-    parts.prop_map(|(mode, pool_has_ipv6, nodes, spoken, pins, excluded)| World {
-        mode,
-        pool_has_ipv6,
-        nodes,
+    let parts = (
+        modes,
+        any::<bool>(),
+        prop::collection::vec(node, 1..=NODES),
         spoken,
         pins,
         excluded,
-    })
+    );
+    parts.prop_map(
+        |(mode, pool_has_ipv6, nodes, spoken, pins, excluded)| World {
+            mode,
+            pool_has_ipv6,
+            nodes,
+            spoken,
+            pins,
+            excluded,
+        },
+    )
 }
 
 /// An apply with no other beside it.
@@ -304,8 +380,12 @@ struct Run {
 
 /// Plans and applies what the files ask for, or what an undo plan takes back.
 fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Without a lock: programs that other tests start at this moment would inherit it until they run.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // Without a lock: programs that other tests start at this moment would inherit it until they
+    // run.
     let cluster = FileCluster::open(&folder.join("cluster.json"), Opening::Read).unwrap();
     let waivers = BTreeSet::new();
     let job = Job::saved(loaded, saved, &waivers);
@@ -315,34 +395,67 @@ fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run 
         Some(Staleness::Stale(_)) => Vec::new(),
         None => plan.changes.clone(),
     };
-    let undo = PlanDocument::undoing(&changes.iter().collect::<Vec<_>>(), "pools", &loaded.desired, &observed);
+    let undo = PlanDocument::undoing(
+        &changes.iter().collect::<Vec<_>>(),
+        "pools",
+        &loaded.desired,
+        &observed,
+    );
     let stop = Stop::default();
     let parallelism = NonZeroUsize::MIN;
     let lost_races = LostRaces::PlannedAgain;
-    let mut sending = Sending { batch: parallelism, parallelism, lost_races, stop: &stop, on_event: &mut |_| {} };
-    let sent = apply_until_settled(&cluster, &job, observed.clone(), changes.clone(), &mut sending);
+    let mut sending = Sending {
+        batch: parallelism,
+        parallelism,
+        lost_races,
+        stop: &stop,
+        on_event: &mut |_| {},
+    };
+    let sent = apply_until_settled(
+        &cluster,
+        &job,
+        observed.clone(),
+        changes.clone(),
+        &mut sending,
+    );
     let (applied, failure) = runtime.block_on(sent);
-    let left = applied.outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Applied);
+    let left = applied
+        .outcomes
+        .iter()
+        .filter(|(_, outcome)| *outcome != Outcome::Applied);
     let left = left.map(|(change, outcome)| format!("{}: {outcome:?}", change.target()));
     let left = left.chain(failure.map(|error| error.to_string())).collect();
-    Run { observed, plan, changes, undo, left }
+    Run {
+        observed,
+        plan,
+        changes,
+        undo,
+        left,
+    }
 }
 
 /// What agents take their blocks from, by node.
 fn real(observed: &Observed) -> Vec<(String, Block)> {
     let held = |node: &Arc<Node>| -> Vec<(String, Block)> {
         let read = observed.holds(node);
-        let read = read.iter().filter(|holding| holding.reading == Reading::Read);
-        read.map(|holding| (node.name.to_string(), holding.block)).collect()
+        let read = read
+            .iter()
+            .filter(|holding| holding.reading == Reading::Read);
+        read.map(|holding| (node.name.to_string(), holding.block))
+            .collect()
     };
     observed.nodes.values().flat_map(held).collect()
 }
 
 fn shared(holders: &[(String, Block)]) -> BTreeSet<(String, String, String)> {
-    let pairs =
-        holders.iter().enumerate().flat_map(|(place, one)| holders[place + 1..].iter().map(move |two| (one, two)));
+    let pairs = holders
+        .iter()
+        .enumerate()
+        .flat_map(|(place, one)| holders[place + 1..].iter().map(move |two| (one, two)));
     let overlapping = pairs.filter(|(one, two)| one.0 != two.0 && one.1.overlaps(two.1));
-    overlapping.map(|(one, two)| (one.0.clone(), two.0.clone(), format!("{} {}", one.1, two.1))).collect()
+    overlapping
+        .map(|(one, two)| (one.0.clone(), two.0.clone(), format!("{} {}", one.1, two.1)))
+        .collect()
 }
 
 impl World {
@@ -350,12 +463,25 @@ impl World {
     fn gives(&self, node: &str, block: Block) -> bool {
         let index: usize = node[1..].parse().unwrap();
         let is = |text: String| text.parse::<Block>().unwrap() == block;
-        if self.pins.get(&index).is_some_and(|number| is(ipv4(*number))) {
+        if self
+            .pins
+            .get(&index)
+            .is_some_and(|number| is(ipv4(*number)))
+        {
             return true;
         }
-        let is_pinned = self.pins.iter().any(|(other, number)| *other != index && is(ipv4(*number)));
+        let is_pinned = self
+            .pins
+            .iter()
+            .any(|(other, number)| *other != index && is(ipv4(*number)));
         let is_excluded = self.excluded.iter().any(|number| is(ipv4(*number)));
-        let lies_in = |range: &str| range.parse::<Block>().unwrap().range().contains(&block.range());
+        let lies_in = |range: &str| {
+            range
+                .parse::<Block>()
+                .unwrap()
+                .range()
+                .contains(&block.range())
+        };
         let is_of = |ipv4: &str, ipv6: &str| match block.family() {
             Family::Ipv4 => lies_in(ipv4) && block.prefix_len() == 26,
             Family::Ipv6 => self.pool_has_ipv6 && lies_in(ipv6) && block.prefix_len() == 64,
@@ -370,7 +496,10 @@ impl World {
 
 /// `cargo xtask prove properties` asks for more.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(400)
 }
 
 proptest! {

@@ -1,11 +1,14 @@
-//! Limits, waivers and protections: what is refused, with exit code 5 and nothing written, and what lets it through.
+//! Limits, waivers and protections: what is refused, with exit code 5 and nothing written, and what
+//! lets it through.
 
 use super::support::{Folder, cluster, holds, node, pin, pool};
 
-const DUAL_STACK: &str = "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
+const DUAL_STACK: &str =
+    "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
 const OPEN_GATE: &str = r#""ipam":"kubernetes","annotate-k8s-node":"true""#;
 
-/// Nodes that run with an IPv4 block and would get an IPv6 block beside it: their agents must be restarted.
+/// Nodes that run with an IPv4 block and would get an IPv6 block beside it: their agents must be
+/// restarted.
 pub fn running(names: &[(&str, &str)]) -> Vec<String> {
     let each = |(index, (name, rack)): (usize, &(&str, &str))| {
         let block = format!("10.20.{index}.0/24");
@@ -31,10 +34,18 @@ pub fn dual_stack(items: &[String], policy: &str) -> Folder {
 
 fn apply(folder: &Folder, more: &[&str], code: i32) -> String {
     let before = folder.read("cluster.json");
-    let words = [&["apply", "--cluster", "cluster.json", "--auto-approve"], more].concat();
+    let words = [
+        &["apply", "--cluster", "cluster.json", "--auto-approve"],
+        more,
+    ]
+    .concat();
     let ran = folder.run(&words).expect(code);
     if code == 5 {
-        assert_eq!(folder.read("cluster.json"), before, "nothing may be written");
+        assert_eq!(
+            folder.read("cluster.json"),
+            before,
+            "nothing may be written"
+        );
     }
     ran.stderr
 }
@@ -45,11 +56,28 @@ const THREE: [(&str, &str); 3] = [("n1", "a"), ("n2", "a"), ("n3", "b")];
 fn a_share_holds_for_three_nodes_and_one_is_always_allowed() {
     let folder = dual_stack(&running(&THREE), "");
     let refused = apply(&folder, &[], 5);
-    assert!(refused.contains("3 of 3 nodes would need a restart of their agent"), "{refused}");
-    assert!(refused.contains("disruptive-percent = 20 allows 1") && refused.contains("--waive disruptive-percent"));
+    assert!(
+        refused.contains("3 of 3 nodes would need a restart of their agent"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("disruptive-percent = 20 allows 1")
+            && refused.contains("--waive disruptive-percent")
+    );
     apply(&dual_stack(&running(&THREE[..1]), ""), &[], 0);
-    apply(&dual_stack(&running(&THREE), "{limits: {disruptive: {percent: 100}}}"), &[], 0);
-    apply(&dual_stack(&running(&THREE[..1]), "{limits: {disruptive: {percent: 0}}}"), &[], 5);
+    apply(
+        &dual_stack(&running(&THREE), "{limits: {disruptive: {percent: 100}}}"),
+        &[],
+        0,
+    );
+    apply(
+        &dual_stack(
+            &running(&THREE[..1]),
+            "{limits: {disruptive: {percent: 0}}}",
+        ),
+        &[],
+        5,
+    );
 }
 
 #[test]
@@ -58,19 +86,38 @@ fn each_limit_has_a_waiver_of_its_own() {
     let folder = dual_stack(&running(&THREE), policy);
     let refused = apply(&folder, &["--waive", "disruptive-percent"], 5);
     assert!(
-        refused.contains("disruptive-count = 2 allows 2") && !refused.contains("disruptive-percent ="),
+        refused.contains("disruptive-count = 2 allows 2")
+            && !refused.contains("disruptive-percent ="),
         "{refused}"
     );
-    apply(&folder, &["--waive", "disruptive-percent", "--waive", "disruptive-count"], 0);
+    apply(
+        &folder,
+        &[
+            "--waive",
+            "disruptive-percent",
+            "--waive",
+            "disruptive-count",
+        ],
+        0,
+    );
     let unknown = folder.run(&["apply", "--waive", "everything"]).expect(1);
-    assert!(unknown.stderr.contains("`everything` is no limit; they are assign-count"), "{}", unknown.stderr);
+    assert!(
+        unknown
+            .stderr
+            .contains("`everything` is no limit; they are assign-count"),
+        "{}",
+        unknown.stderr
+    );
 }
 
 #[test]
 fn failure_domains_are_counted_apart() {
     let policy = "{limits: {failureDomain: rack, disruptive: {percent: 100, domainCount: 1}}}";
     let refused = apply(&dual_stack(&running(&THREE), policy), &[], 5);
-    assert!(refused.contains("2 of 2 nodes in failure domain `a`"), "{refused}");
+    assert!(
+        refused.contains("2 of 2 nodes in failure domain `a`"),
+        "{refused}"
+    );
     apply(&dual_stack(&running(&THREE[1..]), policy), &[], 0);
     let share = "{limits: {failureDomain: rack, disruptive: {percent: 100, domainPercent: 50}}}";
     apply(&dual_stack(&running(&THREE), share), &[], 5);
@@ -80,29 +127,52 @@ fn failure_domains_are_counted_apart() {
 fn the_command_line_limits_and_protects_too() {
     let bare = dual_stack(&[node("n1", "a", ""), node("n2", "a", "")], "");
     let refused = apply(&bare, &["--limit", "assign-count=1"], 5);
-    assert!(refused.contains("2 of 2 nodes would get a block, and assign-count = 1 allows 1"), "{refused}");
+    assert!(
+        refused.contains("2 of 2 nodes would get a block, and assign-count = 1 allows 1"),
+        "{refused}"
+    );
     let folder = dual_stack(&running(&THREE[..1]), "");
     assert!(apply(&folder, &["--protect-node", "n1"], 5).contains("and is protected"));
     let looser = ["--limit", "disruptive-percent=100"];
-    assert!(apply(&dual_stack(&running(&THREE), ""), &looser, 5).contains("disruptive-percent = 20"));
-    assert!(apply(&folder, &["--protect-pool", "a"], 5).contains("a block of pool `a`, which is protected"));
+    assert!(
+        apply(&dual_stack(&running(&THREE), ""), &looser, 5).contains("disruptive-percent = 20")
+    );
+    assert!(
+        apply(&folder, &["--protect-pool", "a"], 5)
+            .contains("a block of pool `a`, which is protected")
+    );
     assert!(apply(&folder, &["--protect-pool", "gone"], 5).contains("no file declares it"));
     let bad = folder.run(&["plan", "--limit", "assign-count"]).expect(1);
     assert!(bad.stderr.contains("LIMIT=N"), "{}", bad.stderr);
-    let bad = folder.run(&["plan", "--limit", "assign-percent=101"]).expect(1);
+    let bad = folder
+        .run(&["plan", "--limit", "assign-percent=101"])
+        .expect(1);
     assert!(bad.stderr.contains("at most 100"), "{}", bad.stderr);
 }
 
 #[test]
 fn what_is_protected_needs_no_file_of_its_own_and_no_waiver_helps() {
     let mut items = running(&THREE[..1]);
-    items[0] = items[0].replace(r#""labels""#, r#""annotations":{"cilium-ipam.io/protected":"true"},"labels""#);
-    let refused = apply(&dual_stack(&items, ""), &["--waive", "disruptive-percent"], 5);
-    assert!(refused.contains("protected by its annotation cilium-ipam.io/protected"), "{refused}");
+    items[0] = items[0].replace(
+        r#""labels""#,
+        r#""annotations":{"cilium-ipam.io/protected":"true"},"labels""#,
+    );
+    let refused = apply(
+        &dual_stack(&items, ""),
+        &["--waive", "disruptive-percent"],
+        5,
+    );
+    assert!(
+        refused.contains("protected by its annotation cilium-ipam.io/protected"),
+        "{refused}"
+    );
     let policy = "{protected: {nodes: [n1], pools: [a]}}";
     let folder = dual_stack(&running(&THREE[..1]), policy);
     let refused = apply(&folder, &[], 5);
-    assert!(refused.contains("node `n1`") && refused.contains("pool `a`"), "{refused}");
+    assert!(
+        refused.contains("node `n1`") && refused.contains("pool `a`"),
+        "{refused}"
+    );
     // Deleting the pool's file does not delete its protection.
     std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();
     assert!(apply(&folder, &[], 5).contains("pool `a` is protected, and no file declares it"));
@@ -114,34 +184,100 @@ fn what_is_protected_needs_no_file_of_its_own_and_no_waiver_helps() {
 fn a_protection_beside_what_it_protects_is_no_protection() {
     let folder = dual_stack(&[node("n1", "a", "")], "");
     let policy = "---\napiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {protected: {pools: [a], nodes: [n2]}}\n";
-    folder.write("pools/a.yaml", format!("{}---\n{}{policy}", pool("a", DUAL_STACK), pin("n2", "10.20.9.0/24")));
+    folder.write(
+        "pools/a.yaml",
+        format!(
+            "{}---\n{}{policy}",
+            pool("a", DUAL_STACK),
+            pin("n2", "10.20.9.0/24")
+        ),
+    );
     let ran = folder.run(&["validate"]).expect(3);
-    assert_eq!(ran.stderr.matches("protection-in-same-file").count(), 2, "{}", ran.stderr);
+    assert_eq!(
+        ran.stderr.matches("protection-in-same-file").count(),
+        2,
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn a_saved_plan_names_its_waivers() {
     let folder = dual_stack(&running(&THREE), "");
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
-    let refused = folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(5);
-    assert!(refused.stderr.contains("disruptive-percent"), "{}", refused.stderr);
-    let late = ["apply", "plan.json", "--cluster", "cluster.json", "--waive", "disruptive-percent"];
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0);
+    let refused = folder
+        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .expect(5);
+    assert!(
+        refused.stderr.contains("disruptive-percent"),
+        "{}",
+        refused.stderr
+    );
+    let late = [
+        "apply",
+        "plan.json",
+        "--cluster",
+        "cluster.json",
+        "--waive",
+        "disruptive-percent",
+    ];
     let said = folder.run(&late).expect(4).stderr;
-    assert!(said.contains("the plan has no waivers, and --waive asks for the waiver disruptive-percent"), "{said}");
-    assert!(said.contains("nothing was written") && said.contains("plan again with these waivers"), "{said}");
+    assert!(
+        said.contains(
+            "the plan has no waivers, and --waive asks for the waiver disruptive-percent"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("nothing was written") && said.contains("plan again with these waivers"),
+        "{said}"
+    );
     // A waiver that was put in by hand does not fit the digest.
     let plan = folder.read("plan.json");
-    folder.write("plan.json", plan.replace(r#""waivers": []"#, r#""waivers": ["disruptive-percent"]"#));
-    assert!(folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(1).stderr.contains("digest"));
-    let waive = ["plan", "--cluster", "cluster.json", "--waive", "disruptive-percent", "--out", "plan.json"];
-    assert!(folder.run(&waive).expect(0).stdout.contains("waived: disruptive-percent"));
+    folder.write(
+        "plan.json",
+        plan.replace(r#""waivers": []"#, r#""waivers": ["disruptive-percent"]"#),
+    );
+    assert!(
+        folder
+            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+            .expect(1)
+            .stderr
+            .contains("digest")
+    );
+    let waive = [
+        "plan",
+        "--cluster",
+        "cluster.json",
+        "--waive",
+        "disruptive-percent",
+        "--out",
+        "plan.json",
+    ];
+    assert!(
+        folder
+            .run(&waive)
+            .expect(0)
+            .stdout
+            .contains("waived: disruptive-percent")
+    );
     // Other waivers than those of the plan are refused; the very same ones pin it.
     let other = [&late[..], &["--waive", "release-percent"]].concat();
-    assert!(folder.run(&other).expect(4).stderr.contains("the plan has the waiver disruptive-percent"));
+    assert!(
+        folder
+            .run(&other)
+            .expect(4)
+            .stderr
+            .contains("the plan has the waiver disruptive-percent")
+    );
     let before = folder.read("cluster.json");
     folder.run(&late).expect(0);
     folder.write("cluster.json", before);
-    folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(0);
+    folder
+        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .expect(0);
 }
 
 #[test]
@@ -150,15 +286,24 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
     for flags in [["--protect-node", "n1"], ["--limit", "disruptive-count=0"]] {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
         folder.run(&[&words[..], &flags].concat()).expect(0);
-        folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(5);
+        folder
+            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+            .expect(5);
     }
 }
 
 #[test]
 fn faults_of_the_policy() {
-    let folder = dual_stack(&[], "{quarantine: soon, protected: {nodes: [N]}, limits: {disruptive: {percent: 101}}}");
+    let folder = dual_stack(
+        &[],
+        "{quarantine: soon, protected: {nodes: [N]}, limits: {disruptive: {percent: 101}}}",
+    );
     let faults = folder.run(&["validate"]).expect(3).stderr;
-    for what in ["`spec.quarantine` is `soon`", "`N` is no object name", "101"] {
+    for what in [
+        "`spec.quarantine` is `soon`",
+        "`N` is no object name",
+        "101",
+    ] {
         assert!(faults.contains(what), "{what}: {faults}");
     }
 }
@@ -172,7 +317,9 @@ fn an_empty_directory_takes_nothing_away() {
             folder.write("pools/a.yaml", content);
         }
         let before = folder.read("cluster.json");
-        folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(code);
+        folder
+            .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+            .expect(code);
         assert_eq!(folder.read("cluster.json"), before);
     }
 }

@@ -1,4 +1,5 @@
-//! etcd restored from a snapshot under `watch` and the operator: what was given since then is given to nobody else.
+//! etcd restored from a snapshot under `watch` and the operator: what was given since then is given
+//! to nobody else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,16 @@ struct Restored {
 
 fn server() -> Server {
     let more = [Program::Etcdctl, Program::Etcdutl];
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &more);
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &more,
+    );
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     server
 }
 
@@ -58,24 +67,38 @@ impl Restored {
         let snapshot = server.plane.save_snapshot(&server.programs).unwrap();
         join(&server, &["n3", "n4", "n5"]);
         before.extend(blocks(&server, &["n3", "n4", "n5"]));
-        Restored { server, snapshot, before }
+        Restored {
+            server,
+            snapshot,
+            before,
+        }
     }
 
     fn restore(&mut self, revision: Revision, while_down: impl FnOnce()) {
-        self.server.plane.restore(&self.server.programs, &self.snapshot, revision, while_down).unwrap();
+        self.server
+            .plane
+            .restore(&self.server.programs, &self.snapshot, revision, while_down)
+            .unwrap();
     }
 
-    /// A new machine is faster than those that come back: one whose agent tells of its block, and those with a kubelet alone.
+    /// A new machine is faster than those that come back: one whose agent tells of its block, and
+    /// those with a kubelet alone.
     #[track_caller]
     fn nobody_loses_a_block(&self) {
         let Restored { server, before, .. } = self;
         join(server, &["n9"]);
         let new = blocks(server, &["n9"]);
-        server.plane.create(CILIUM_NODES, &cilium_node("n4", &before["n4"])).unwrap();
+        server
+            .plane
+            .create(CILIUM_NODES, &cilium_node("n4", &before["n4"]))
+            .unwrap();
         join(server, &["n8", "n3", "n4", "n5"]);
         let after = blocks(server, &["n1", "n2", "n3", "n4", "n5"]);
         assert_eq!(after, *before, "they run with these");
-        let new: BTreeSet<String> = new.into_values().chain(blocks(server, &["n8"]).into_values()).collect();
+        let new: BTreeSet<String> = new
+            .into_values()
+            .chain(blocks(server, &["n8"]).into_values())
+            .collect();
         assert_eq!(new.len(), 2);
         let held: BTreeSet<String> = before.values().cloned().collect();
         assert!(new.is_disjoint(&held), "{new:?} are in use: {before:?}");
@@ -88,8 +111,11 @@ fn metrics(address: &str) -> String {
 
 fn a_restore_is_survived(revision: Revision) {
     let server = server();
-    let watching =
-        Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch", "--listen", "127.0.0.1:0"]);
+    let watching = Running::start(
+        server.folder.path(),
+        server.plane.kubeconfig(),
+        &["watch", "--listen", "127.0.0.1:0"],
+    );
     let address = watching.address();
     let mut restored = Restored::of(server);
     until("it is ready", || http_get(&address, "/readyz").0 == 200);
@@ -101,14 +127,21 @@ fn a_restore_is_survived(revision: Revision) {
     });
     let told = watching.until("rolled-back", json!({}));
     // By block, and several nodes may have joined at once.
-    let quarantined: BTreeSet<&str> =
-        told["quarantined"].as_array().unwrap().iter().map(|one| one["node"].as_str().unwrap()).collect();
+    let quarantined: BTreeSet<&str> = told["quarantined"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["node"].as_str().unwrap())
+        .collect();
     assert_eq!(quarantined, BTreeSet::from(["n3", "n4", "n5"]));
     restored.nobody_loses_a_block();
-    until("it is ready again", || http_get(&address, "/readyz").0 == 200);
+    until("it is ready again", || {
+        http_get(&address, "/readyz").0 == 200
+    });
     let metrics = metrics(&address);
     assert!(
-        metrics.contains("cilium_ipam_rollbacks_total 1") && metrics.contains("cilium_ipam_trouble 0"),
+        metrics.contains("cilium_ipam_rollbacks_total 1")
+            && metrics.contains("cilium_ipam_trouble 0"),
         "{metrics}"
     );
     assert_eq!(watching.end(), 0);
@@ -129,9 +162,18 @@ fn an_etcd_that_is_restored_under_a_running_api_server() {
     let server = server();
     let watching = Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch"]);
     let mut restored = Restored::of(server);
-    let Restored { server, snapshot, .. } = &mut restored;
-    server.plane.restore_under_apiserver(&server.programs, snapshot, Revision::AsSaved).unwrap();
-    let is_told = |line: &Value| line["why"].as_str().is_some_and(|why| why.contains("restart every kube-apiserver"));
+    let Restored {
+        server, snapshot, ..
+    } = &mut restored;
+    server
+        .plane
+        .restore_under_apiserver(&server.programs, snapshot, Revision::AsSaved)
+        .unwrap();
+    let is_told = |line: &Value| {
+        line["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("restart every kube-apiserver"))
+    };
     while !is_told(&watching.until("trouble", json!({}))) {}
     join(server, &["n9"]);
     server.plane.restart_apiserver(Ending::Terminated).unwrap();
@@ -151,13 +193,22 @@ fn a_pause_is_kept_and_ends_with_the_quarantine() {
             "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: default}}\nspec: {{paused: {paused}}}\n"
         )
     };
-    restored.server.folder.write("pools/policy.yaml", policy(true));
+    restored
+        .server
+        .folder
+        .write("pools/policy.yaml", policy(true));
     watching.until("in-force", json!({}));
     restored.restore(Revision::Bumped, || {});
-    let waits = |why: &Value| why.as_str().is_some_and(|why| why.contains("no longer paused"));
+    let waits = |why: &Value| {
+        why.as_str()
+            .is_some_and(|why| why.contains("no longer paused"))
+    };
     while !waits(&watching.until("trouble", json!({}))["why"]) {}
     join(&restored.server, &["n9"]);
-    restored.server.folder.write("pools/policy.yaml", policy(false));
+    restored
+        .server
+        .folder
+        .write("pools/policy.yaml", policy(false));
     watching.until("rolled-back", json!({}));
     restored.server.plane.delete("/api/v1/nodes/n9").unwrap();
     restored.nobody_loses_a_block();
@@ -169,7 +220,10 @@ fn the_operator_remembers_though_nobody_leads_meanwhile() {
     let server = server();
     install_definitions(&server);
     let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
-    server.plane.create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec)).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec))
+        .unwrap();
     let (first, second) = (operator_of(&server), operator_of(&server));
     let addresses = [first.address(), second.address()];
     let mut restored = Restored::of(server);
@@ -180,7 +234,13 @@ fn the_operator_remembers_though_nobody_leads_meanwhile() {
     restored.nobody_loses_a_block();
     condition(&restored.server, "ippools/a", "Ready", "InForce");
     let rolled_back = |address: &String| metrics(address).contains("cilium_ipam_rollbacks_total 1");
-    assert_eq!(addresses.iter().filter(|address| rolled_back(address)).count(), 1);
+    assert_eq!(
+        addresses
+            .iter()
+            .filter(|address| rolled_back(address))
+            .count(),
+        1
+    );
     assert_eq!((first.end(), second.end()), (0, 0));
 }
 
@@ -190,22 +250,47 @@ fn what_the_operator_is_asked_for_is_read_anew() {
     install_definitions(&server);
     let rack = |rack: &str, cidr: &str| {
         let selector = json!({"matchLabels": {"rack": rack}});
-        object("IPPool", rack, json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}))
+        object(
+            "IPPool",
+            rack,
+            json!({"cidrs": [cidr], "blockSize": 24, "nodeSelector": selector}),
+        )
     };
     let pools = format!("{GROUP}/ippools");
-    server.plane.create(&pools, &object("IPPool", "a", json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24}))).unwrap();
+    server
+        .plane
+        .create(
+            &pools,
+            &object(
+                "IPPool",
+                "a",
+                json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24}),
+            ),
+        )
+        .unwrap();
     let operator = operator_of(&server);
     let mut restored = Restored::of(server);
-    restored.server.plane.create(&pools, &rack("b", "10.30.0.0/16")).unwrap();
+    restored
+        .server
+        .plane
+        .create(&pools, &rack("b", "10.30.0.0/16"))
+        .unwrap();
     condition(&restored.server, "ippools/b", "Ready", "InForce");
     // Its numbers come a second time, so whoever follows from a later moment hears of nothing.
     restored.restore(Revision::AsSaved, || {});
     operator.until("rolled-back", json!({}));
-    restored.server.plane.create(&pools, &rack("b", "10.40.0.0/16")).unwrap();
+    restored
+        .server
+        .plane
+        .create(&pools, &rack("b", "10.40.0.0/16"))
+        .unwrap();
     condition(&restored.server, "ippools/b", "Ready", "InForce");
     restored.server.nodes([node("n7", json!({"rack": "b"}))]);
     let given = blocks(&restored.server, &["n7"]);
-    assert_eq!(given["n7"], "10.40.0.0/24", "the first pool of that name is no more");
+    assert_eq!(
+        given["n7"], "10.40.0.0/24",
+        "the first pool of that name is no more"
+    );
     assert_eq!(operator.end(), 0);
 }
 
@@ -214,7 +299,10 @@ fn one_that_stood_by_remembers_what_the_leader_gave() {
     let server = server();
     install_definitions(&server);
     let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
-    server.plane.create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec)).unwrap();
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec))
+        .unwrap();
     let first = operator_of(&server);
     first.until("leads", json!({}));
     let second = operator_of(&server);
@@ -231,20 +319,34 @@ fn one_that_stood_by_remembers_what_the_leader_gave() {
 #[test]
 fn the_alert_fires() {
     let server = server();
-    let watching =
-        Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch", "--listen", "127.0.0.1:0"]);
+    let watching = Running::start(
+        server.folder.path(),
+        server.plane.kubeconfig(),
+        &["watch", "--listen", "127.0.0.1:0"],
+    );
     let address = watching.address();
     let rules = repository().join("ci/chart/files/alerts.yaml");
     let prometheus = or_skip!(Prometheus::start(&server.plane, &address, &rules));
-    let scraped = || prometheus.get("query?query=cilium_ipam_rollbacks_total").unwrap();
+    let scraped = || {
+        prometheus
+            .get("query?query=cilium_ipam_rollbacks_total")
+            .unwrap()
+    };
     let mut restored = Restored::of(server);
-    until("it was scraped", || scraped()["data"]["result"][0]["value"][1] == "0");
+    until("it was scraped", || {
+        scraped()["data"]["result"][0]["value"][1] == "0"
+    });
     restored.restore(Revision::Bumped, || {});
     until("the alert fires", || {
         let alerts = prometheus.get("alerts").unwrap();
-        let fires =
-            |alert: &Value| alert["labels"]["alertname"] == "CiliumIpamRolledBack" && alert["state"] == "firing";
-        alerts["data"]["alerts"].as_array().unwrap().iter().any(fires)
+        let fires = |alert: &Value| {
+            alert["labels"]["alertname"] == "CiliumIpamRolledBack" && alert["state"] == "firing"
+        };
+        alerts["data"]["alerts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(fires)
     });
     restored.nobody_loses_a_block();
 }

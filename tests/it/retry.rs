@@ -1,5 +1,6 @@
-//! `cargo xtask prove retry`: an HTTP server on loopback that answers at random, and the real client in front of it. Only the pauses between
-//! attempts pass in no time: the client's clock is moved by what it would have slept. Requests, answers and lost connections are real.
+//! `cargo xtask prove retry`: an HTTP server on loopback that answers at random, and the real
+//! client in front of it. Only the pauses between attempts pass in no time: the client's clock is
+//! moved by what it would have slept. Requests, answers and lost connections are real.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -74,9 +75,23 @@ fn asked(rng: &mut Rng) -> Option<String> {
         let now = SystemTime::now();
         httpdate::fmt_http_date(if offset < 0 { now - by } else { now + by })
     };
-    let huge =
-        ["18446744073709551615", "18446744073709551616", "99999999999999999999999999999999", "9223372036854775807"];
-    let garbage = ["", "soon", "-1", "1.5", "0x10", "1, 2", "Sun, 99 Nov 1994 08:49:37 GMT", "NaN", "1e9"];
+    let huge = [
+        "18446744073709551615",
+        "18446744073709551616",
+        "99999999999999999999999999999999",
+        "9223372036854775807",
+    ];
+    let garbage = [
+        "",
+        "soon",
+        "-1",
+        "1.5",
+        "0x10",
+        "1, 2",
+        "Sun, 99 Nov 1994 08:49:37 GMT",
+        "NaN",
+        "1e9",
+    ];
     match rng.u32(0..8) {
         0 => None,
         1 => Some("0".to_owned()),
@@ -99,7 +114,8 @@ fn patience(rng: &mut Rng) -> Duration {
     }
 }
 
-/// The most requests that a patience allows: pauses grow to a second at least, and the last one may be shorter.
+/// The most requests that a patience allows: pauses grow to a second at least, and the last one may
+/// be shorter.
 fn bound(patience: Duration) -> usize {
     let mut pauses = 1;
     let (mut spent, mut least) = (Duration::ZERO, FLOOR);
@@ -109,7 +125,9 @@ fn bound(patience: Duration) -> usize {
         pauses += 1;
     }
     let seconds = patience.saturating_sub(spent).as_secs();
-    usize::try_from(seconds).unwrap_or(usize::MAX).saturating_add(pauses + 1)
+    usize::try_from(seconds)
+        .unwrap_or(usize::MAX)
+        .saturating_add(pauses + 1)
 }
 
 /// Time that passes only as far as it is slept.
@@ -121,7 +139,10 @@ struct Slept {
 
 impl Slept {
     fn new(seed: u64) -> Arc<Slept> {
-        Arc::new(Slept { seed, pauses: Mutex::default() })
+        Arc::new(Slept {
+            seed,
+            pauses: Mutex::default(),
+        })
     }
 
     fn pauses(&self) -> Vec<Duration> {
@@ -131,7 +152,9 @@ impl Slept {
 
 impl Pace for Slept {
     fn elapsed(&self) -> Duration {
-        self.pauses().iter().fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause))
+        self.pauses()
+            .iter()
+            .fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause))
     }
 
     fn rest(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -171,7 +194,9 @@ fn connection(stream: &TcpStream, scripts: &Scripts) -> Option<()> {
     loop {
         let mut head = String::new();
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
-        let trial = head.split_once("/nodes/t").and_then(|(_, rest)| rest.split('?').next()?.parse::<u64>().ok());
+        let trial = head
+            .split_once("/nodes/t")
+            .and_then(|(_, rest)| rest.split('?').next()?.parse::<u64>().ok());
         let next = trial.and_then(|trial| Some(scripts.lock().unwrap().get_mut(&trial)?.next()));
         if let Some(Answer::Reset) = next {
             // What was not read makes the kernel reset the connection.
@@ -184,9 +209,14 @@ fn connection(stream: &TcpStream, scripts: &Scripts) -> Option<()> {
             Some(Answer::Torn) => (200, None, body.len() / 2),
             _ => (404, None, body.len()),
         };
-        let asked = asked.map(|asked| format!("Retry-After: {asked}\r\n")).unwrap_or_default();
+        let asked = asked
+            .map(|asked| format!("Retry-After: {asked}\r\n"))
+            .unwrap_or_default();
         let size = body.len();
-        let answer = format!("HTTP/1.1 {status} X\r\n{asked}Content-Length: {size}\r\n\r\n{}", &body[..sent]);
+        let answer = format!(
+            "HTTP/1.1 {status} X\r\n{asked}Content-Length: {size}\r\n\r\n{}",
+            &body[..sent]
+        );
         writer.write_all(answer.as_bytes()).ok()?;
         if sent < size {
             return None;
@@ -202,7 +232,11 @@ struct Ended {
 
 /// The real client. A server that has never answered is not waited for, so it answers once.
 async fn connect(folder: &Folder, patience: Duration) -> LiveCluster {
-    let connection = Connection { kubeconfig: Some(folder.join("kubeconfig")), context: None, patience };
+    let connection = Connection {
+        kubeconfig: Some(folder.join("kubeconfig")),
+        context: None,
+        patience,
+    };
     let cluster = LiveCluster::connect(connection).await.unwrap();
     cluster.lock(LeaseName::Apply).await.unwrap();
     cluster
@@ -213,30 +247,59 @@ async fn attempt(cluster: LiveCluster, scripts: &Scripts, trial: u64, script: Sc
     scripts.lock().unwrap().insert(trial, script);
     let pace = Slept::new(trial);
     let target = Target::Node(format!("t{trial}").parse().unwrap());
-    let write =
-        Write { target, operation: Operation::Patch(json!({"metadata": {"uid": "u", "resourceVersion": "1"}})) };
+    let write = Write {
+        target,
+        operation: Operation::Patch(json!({"metadata": {"uid": "u", "resourceVersion": "1"}})),
+    };
     let outcome = cluster.paced(pace.clone()).write(&write).await.map(|_| ());
     let requests = scripts.lock().unwrap().remove(&trial).unwrap().requests;
-    Ended { outcome, pauses: pace.pauses(), requests }
+    Ended {
+        outcome,
+        pauses: pace.pauses(),
+        requests,
+    }
 }
 
 /// What must hold of every trial.
 fn judge(what: &str, patience: Duration, ended: &Ended) {
-    let Ended { outcome, pauses, requests } = ended;
-    let sum = pauses.iter().fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause));
+    let Ended {
+        outcome,
+        pauses,
+        requests,
+    } = ended;
+    let sum = pauses
+        .iter()
+        .fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause));
     assert!(sum <= patience, "{what}: waits of {sum:?}");
     for pause in pauses {
-        assert!((FLOOR..=CAP).contains(pause), "{what}: a pause of {pause:?}");
+        assert!(
+            (FLOOR..=CAP).contains(pause),
+            "{what}: a pause of {pause:?}"
+        );
     }
-    assert!(*requests <= bound(patience), "{what}: {requests} requests, of {} at most", bound(patience));
-    assert_eq!(*requests, pauses.len() + 1, "{what}: each request but the first follows a pause");
-    let is_known =
-        matches!(outcome, Ok(()) | Err(WriteError::Busy(_) | WriteError::Unknown(_) | WriteError::Superseded(_)));
+    assert!(
+        *requests <= bound(patience),
+        "{what}: {requests} requests, of {} at most",
+        bound(patience)
+    );
+    assert_eq!(
+        *requests,
+        pauses.len() + 1,
+        "{what}: each request but the first follows a pause"
+    );
+    let is_known = matches!(
+        outcome,
+        Ok(()) | Err(WriteError::Busy(_) | WriteError::Unknown(_) | WriteError::Superseded(_))
+    );
     assert!(is_known, "{what}: {outcome:?}");
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 #[derive(Default)]
@@ -260,11 +323,23 @@ async fn trials(folder: Arc<Folder>, scripts: Scripts, figures: Arc<Figures>, se
         let fixed = rng.bool().then(|| answer(&mut rng));
         let mercy = if rng.bool() { 0 } else { rng.u32(0..20) };
         let what = format!("RETRY_SEED={seed}, patience {patience:?}, {fixed:?}");
-        let endless = if patience > Duration::from_secs(3_600) { ENDLESS } else { usize::MAX };
-        let script = Script { rng, fixed, mercy, requests: 0, longest: endless };
+        let endless = if patience > Duration::from_secs(3_600) {
+            ENDLESS
+        } else {
+            usize::MAX
+        };
+        let script = Script {
+            rng,
+            fixed,
+            mercy,
+            requests: 0,
+            longest: endless,
+        };
         let ended = attempt(cluster, &scripts, seed, script).await;
         judge(&what, patience, &ended);
-        figures.requests.fetch_add(ended.requests, Ordering::Relaxed);
+        figures
+            .requests
+            .fetch_add(ended.requests, Ordering::Relaxed);
         if ended.outcome.is_err() {
             figures.gave_up.fetch_add(1, Ordering::Relaxed);
         }
@@ -278,19 +353,36 @@ async fn trials(folder: Arc<Folder>, scripts: Scripts, figures: Arc<Figures>, se
 /// Another number of trials is chosen with `RETRY_CASES`, a single one with `RETRY_SEED`.
 #[test]
 fn retry_is_bounded_whatever_the_server_answers() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().unwrap())
+    };
     let seeds: Vec<u64> = match number("RETRY_SEED") {
         Some(seed) => vec![seed],
         None => (0..number("RETRY_CASES").unwrap_or(1_000)).collect(),
     };
     let (folder, scripts) = serve();
-    let (folder, figures, began) = (Arc::new(folder), Arc::new(Figures::default()), Instant::now());
+    let (folder, figures, began) = (
+        Arc::new(folder),
+        Arc::new(Figures::default()),
+        Instant::now(),
+    );
     let count = seeds.len();
     runtime().block_on(async {
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
-                let own = seeds.iter().copied().filter(|seed| seed / OF_CLIENT % TASKS == task).collect();
-                tokio::spawn(trials(folder.clone(), scripts.clone(), figures.clone(), own))
+                let own = seeds
+                    .iter()
+                    .copied()
+                    .filter(|seed| seed / OF_CLIENT % TASKS == task)
+                    .collect();
+                tokio::spawn(trials(
+                    folder.clone(),
+                    scripts.clone(),
+                    figures.clone(),
+                    own,
+                ))
             })
             .collect();
         for task in tasks {
@@ -311,25 +403,43 @@ fn always(status: u16, asked: &str) -> Ended {
     let patience = Duration::from_secs(300);
     let (folder, scripts) = serve();
     let fixed = Some(Answer::Status(status, Some(asked.to_owned())));
-    let script = Script { rng: Rng::with_seed(1), fixed, mercy: 0, requests: 0, longest: usize::MAX };
-    let ended = runtime().block_on(async { attempt(connect(&folder, patience).await, &scripts, 1, script).await });
+    let script = Script {
+        rng: Rng::with_seed(1),
+        fixed,
+        mercy: 0,
+        requests: 0,
+        longest: usize::MAX,
+    };
+    let ended = runtime()
+        .block_on(async { attempt(connect(&folder, patience).await, &scripts, 1, script).await });
     judge(&format!("{status}, Retry-After: {asked}"), patience, &ended);
     ended
 }
 
 #[test]
 fn retry_after_one_second_for_five_minutes() {
-    let Ended { outcome, pauses, requests } = always(429, "1");
+    let Ended {
+        outcome,
+        pauses,
+        requests,
+    } = always(429, "1");
     assert!(matches!(outcome, Err(WriteError::Busy(_))), "{outcome:?}");
     assert!((200..=301).contains(&requests), "{requests} requests");
     let (_, whole) = pauses.split_last().unwrap();
-    assert!(whole.iter().all(|pause| (1.0..=1.5).contains(&pause.as_secs_f64())), "{pauses:?}");
+    assert!(
+        whole
+            .iter()
+            .all(|pause| (1.0..=1.5).contains(&pause.as_secs_f64())),
+        "{pauses:?}"
+    );
 }
 
 #[test]
 fn retry_after_zero_is_not_at_once() {
     for status in [429, 503] {
-        let Ended { outcome, requests, .. } = always(status, "0");
+        let Ended {
+            outcome, requests, ..
+        } = always(status, "0");
         assert!(outcome.is_err());
         // The pauses grow to five to ten seconds.
         assert!((35..=70).contains(&requests), "{requests} requests");
@@ -338,7 +448,11 @@ fn retry_after_zero_is_not_at_once() {
 
 #[test]
 fn retry_after_the_end_of_time_is_a_minute() {
-    let Ended { outcome, pauses, requests } = always(429, "18446744073709551615");
+    let Ended {
+        outcome,
+        pauses,
+        requests,
+    } = always(429, "18446744073709551615");
     assert!(matches!(outcome, Err(WriteError::Busy(_))), "{outcome:?}");
     assert_eq!((pauses, requests), (vec![CAP; 5], 6));
 }

@@ -27,11 +27,29 @@ impl Running {
     }
 
     /// The same, with these variables in its environment.
-    pub fn start_with(folder: &Path, kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Running {
-        let all = [arguments, &["--output", "json", "--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
+    pub fn start_with(
+        folder: &Path,
+        kubeconfig: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Running {
+        let all = [
+            arguments,
+            &[
+                "--output",
+                "json",
+                "--kubeconfig",
+                kubeconfig.to_str().unwrap(),
+            ],
+        ]
+        .concat();
         let mut command = program(folder, &all);
         command.envs(variables.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -50,7 +68,11 @@ impl Running {
             let Ok(line) = self.lines.recv_timeout(AT_MOST) else {
                 panic!("no {event} {fields} among {seen:#?}");
             };
-            let has_all = fields.as_object().unwrap().iter().all(|(key, value)| line[key] == *value);
+            let has_all = fields
+                .as_object()
+                .unwrap()
+                .iter()
+                .all(|(key, value)| line[key] == *value);
             if line["event"] == event && has_all {
                 return line;
             }
@@ -66,7 +88,10 @@ impl Running {
     /// Where it answers machines.
     #[track_caller]
     pub fn address(&self) -> String {
-        self.until("listening", json!({}))["address"].as_str().unwrap().to_owned()
+        self.until("listening", json!({}))["address"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Ends it as nothing can be prepared for.
@@ -77,7 +102,10 @@ impl Running {
 
     /// Asks it to end, and waits for that.
     pub fn end(mut self) -> i32 {
-        Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status()
+            .unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 }
@@ -93,9 +121,16 @@ impl Drop for Running {
 pub fn http_get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(AT_MOST)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.to_owned(),
+    )
 }

@@ -5,17 +5,27 @@ use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn saved(items: &[String]) -> Folder {
-    let folder =
-        Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, items)), ("pools/a.yaml", &pool("a", POOL))]);
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
+        ("pools/a.yaml", &pool("a", POOL)),
+    ]);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0);
     folder
 }
 
 fn apply(folder: &Folder, code: i32) -> String {
     let before = folder.read("cluster.json");
-    let ran = folder.run(&["apply", "plan.json", "--cluster", "cluster.json"]).expect(code);
+    let ran = folder
+        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .expect(code);
     if code != 0 {
-        assert_eq!(folder.read("cluster.json"), before, "nothing may be written");
+        assert_eq!(
+            folder.read("cluster.json"),
+            before,
+            "nothing may be written"
+        );
     }
     ran.stderr
 }
@@ -31,10 +41,17 @@ fn a_saved_plan_needs_no_approval_and_gives_what_it_says() {
 #[test]
 fn what_does_not_matter_leaves_it_current() {
     let folder = saved(&[node("n", "a", "")]);
-    let heartbeat = node("n", "a", "").replace("\"resourceVersion\":\"7\"", "\"resourceVersion\":\"9\"");
+    let heartbeat =
+        node("n", "a", "").replace("\"resourceVersion\":\"7\"", "\"resourceVersion\":\"9\"");
     let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","namespace":"shop"},"spec":{}}"#;
-    folder
-        .write("cluster.json", cluster("1.19.3", KUBERNETES, &[heartbeat, service.into(), node("z-joined", "a", "")]));
+    folder.write(
+        "cluster.json",
+        cluster(
+            "1.19.3",
+            KUBERNETES,
+            &[heartbeat, service.into(), node("z-joined", "a", "")],
+        ),
+    );
     folder.write("pools/a.yaml", format!("# a comment\n{}", pool("a", POOL)));
     assert!(apply(&folder, 0).contains("not in the saved plan: 1 further change"));
     assert!(!folder.read("cluster.json").contains("10.20.1.0/24"));
@@ -46,16 +63,33 @@ fn what_matters_makes_it_stale_with_the_difference() {
     let folder = bare();
     folder.write(
         "cluster.json",
-        cluster("1.19.3", KUBERNETES, &[node("n", "a", ""), node("m", "a", &holds("10.20.0.0/24"))]),
+        cluster(
+            "1.19.3",
+            KUBERNETES,
+            &[node("n", "a", ""), node("m", "a", &holds("10.20.0.0/24"))],
+        ),
     );
-    assert!(apply(&folder, 4).contains("saved to get 10.20.0.0/24 by node-spec, would now get 10.20.1.0/24"));
+    assert!(
+        apply(&folder, 4)
+            .contains("saved to get 10.20.0.0/24 by node-spec, would now get 10.20.1.0/24")
+    );
 
     let folder = bare();
-    folder.write("pools/a.yaml", pool("a", "{cidrs: [10.21.0.0/16], blockSize: 24}"));
+    folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.21.0.0/16], blockSize: 24}"),
+    );
     assert!(apply(&folder, 4).contains("would now get 10.21.0.0/24"));
 
     let folder = bare();
-    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &[node("n", "a", "").replace("uid-n", "uid-other")]));
+    folder.write(
+        "cluster.json",
+        cluster(
+            "1.19.3",
+            KUBERNETES,
+            &[node("n", "a", "").replace("uid-n", "uid-other")],
+        ),
+    );
     assert!(apply(&folder, 4).contains("another object by now"));
 
     let folder = bare();
@@ -63,7 +97,10 @@ fn what_matters_makes_it_stale_with_the_difference() {
     assert!(apply(&folder, 4).contains("but it is gone"));
 
     let folder = bare();
-    folder.write("cluster.json", cluster("1.19.3", r#""ipam":"eni""#, &[node("n", "a", "")]));
+    folder.write(
+        "cluster.json",
+        cluster("1.19.3", r#""ipam":"eni""#, &[node("n", "a", "")]),
+    );
     assert!(apply(&folder, 4).contains("now blocked"));
 }
 
@@ -71,13 +108,25 @@ fn what_matters_makes_it_stale_with_the_difference() {
 fn new_pools_with_further_changes_make_it_stale() {
     let only_a = "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}";
     let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &[node("n", "a", ""), node("m", "b", "")])),
+        (
+            "cluster.json",
+            &cluster(
+                "1.19.3",
+                KUBERNETES,
+                &[node("n", "a", ""), node("m", "b", "")],
+            ),
+        ),
         ("pools/a.yaml", &pool("a", only_a)),
     ]);
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0);
     folder.write(
         "pools/b.yaml",
-        pool("b", "{cidrs: [10.21.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}"),
+        pool(
+            "b",
+            "{cidrs: [10.21.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}",
+        ),
     );
     assert!(apply(&folder, 4).contains("not in the saved plan, would now get 10.21.0.0/24"));
 }
@@ -88,11 +137,17 @@ fn edited_and_foreign_files_are_refused() {
     let plan = folder.read("plan.json");
     folder.write("plan.json", plan.replace("10.20.0.0/24", "10.20.66.0/24"));
     assert!(apply(&folder, 1).contains("do not match its digest"));
-    folder.write("plan.json", plan.replace("\"format_version\": \"1.7\"", "\"format_version\": \"2.0\""));
+    folder.write(
+        "plan.json",
+        plan.replace("\"format_version\": \"1.7\"", "\"format_version\": \"2.0\""),
+    );
     assert!(apply(&folder, 1).contains("format version 2.0"));
     folder.write(
         "plan.json",
-        plan.replace("\"format_version\": \"1.7\",", "\"format_version\": \"1.9\", \"novelty\": 1,"),
+        plan.replace(
+            "\"format_version\": \"1.7\",",
+            "\"format_version\": \"1.9\", \"novelty\": 1,",
+        ),
     );
     apply(&folder, 0);
     folder.write("plan.json", &plan[..plan.len() / 2]);
@@ -105,17 +160,30 @@ fn a_further_change_of_a_node_whose_saved_one_is_done_is_told() {
     let settings = r#""ipam":"kubernetes","annotate-k8s-node":"true""#;
     let bare = cluster("1.19.3", settings, &[node("n", "a", "")]);
     let folder = Folder::new(&[("cluster.json", &bare), ("pools/a.yaml", &pool("a", POOL))]);
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
-    folder.write("cluster.json", cluster("1.19.3", settings, &[node("n", "a", &holds("10.20.0.0/24"))]));
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0);
+    folder.write(
+        "cluster.json",
+        cluster(
+            "1.19.3",
+            settings,
+            &[node("n", "a", &holds("10.20.0.0/24"))],
+        ),
+    );
     folder.write("pools/a.yaml", pool("a", dual_stack));
-    assert!(apply(&folder, 4).contains("Node/n: not in the saved plan, would now get fd00:20::/64"));
+    assert!(
+        apply(&folder, 4).contains("Node/n: not in the saved plan, would now get fd00:20::/64")
+    );
 }
 
 #[test]
 fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
     let bare = cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]);
     let folder = Folder::new(&[("cluster.json", &bare), ("pools/a.yaml", &pool("a", POOL))]);
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0);
     let mut plan: serde_json::Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
     let change = plan["changes"][0].clone();
     plan["changes"].as_array_mut().unwrap().push(change);
@@ -132,18 +200,36 @@ fn reviewed() -> (Folder, String) {
         ("pools/a.yaml", &pool("a", POOL)),
         ("others/a.yaml", &pool("a", POOL)),
     ]);
-    let said = folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0).stderr;
-    let digest = said.lines().find_map(|line| line.strip_prefix("digest: ")).unwrap().to_owned();
+    let said = folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0)
+        .stderr;
+    let digest = said
+        .lines()
+        .find_map(|line| line.strip_prefix("digest: "))
+        .unwrap()
+        .to_owned();
     assert_eq!(digest.len(), 64, "{said}");
     (folder, digest)
 }
 
 fn expecting(folder: &Folder, digest: &str, more: &[&str], code: i32) -> String {
     let before = folder.read("cluster.json");
-    let words = ["apply", "plan.json", "--cluster", "cluster.json", "--expect-digest", digest];
+    let words = [
+        "apply",
+        "plan.json",
+        "--cluster",
+        "cluster.json",
+        "--expect-digest",
+        digest,
+    ];
     let ran = folder.run(&[&words[..], more].concat()).expect(code);
     if code != 0 {
-        assert_eq!(folder.read("cluster.json"), before, "nothing may be written");
+        assert_eq!(
+            folder.read("cluster.json"),
+            before,
+            "nothing may be written"
+        );
     }
     ran.stderr
 }
@@ -167,10 +253,15 @@ fn an_expected_digest_lets_no_other_plan_through() {
         let forged = cilium_ipam::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
         folder.write("plan.json", serde_json::to_string(&forged).unwrap());
         let said = expecting(&folder, &digest, &[], 4);
-        assert!(said.contains(&digest) && said.contains(&forged.digest), "{place}: {said}");
+        assert!(
+            said.contains(&digest) && said.contains(&forged.digest),
+            "{place}: {said}"
+        );
     }
     folder.write("plan.json", &plan);
-    assert!(expecting(&folder, &digest[..15], &[], 1).contains("expected 16 to 64 hexadecimal digits"));
+    assert!(
+        expecting(&folder, &digest[..15], &[], 1).contains("expected 16 to 64 hexadecimal digits")
+    );
     expecting(&folder, &digest[..16].to_uppercase(), &[], 0);
     expecting(&folder, &digest, &[], 0);
 }
@@ -179,11 +270,24 @@ fn an_expected_digest_lets_no_other_plan_through() {
 fn what_a_saved_plan_chooses_is_shown_first_and_its_directory_can_be_pinned() {
     let (folder, digest) = reviewed();
     let shown = expecting(&folder, &digest, &["--directory", "./pools"], 0);
-    let introduction = format!("saved plan plan.json\n  directory  pools\n  waivers    none\n  digest     {digest}\n");
+    let introduction = format!(
+        "saved plan plan.json\n  directory  pools\n  waivers    none\n  digest     {digest}\n"
+    );
     assert!(shown.starts_with(&introduction), "{shown}");
     let refused = expecting(&folder, &digest, &["--directory", "others"], 4);
-    assert!(refused.contains("was made from `pools`, and --directory asks for `others`"), "{refused}");
-    let words = ["apply", "pools", "--directory", "pools", "--cluster", "cluster.json", "--auto-approve"];
+    assert!(
+        refused.contains("was made from `pools`, and --directory asks for `others`"),
+        "{refused}"
+    );
+    let words = [
+        "apply",
+        "pools",
+        "--directory",
+        "pools",
+        "--cluster",
+        "cluster.json",
+        "--auto-approve",
+    ];
     folder.run(&words).expect(1);
 }
 
@@ -191,8 +295,14 @@ fn what_a_saved_plan_chooses_is_shown_first_and_its_directory_can_be_pinned() {
 fn a_plan_that_is_made_anew_is_applied_without_asking_if_it_is_the_expected_one() {
     let (folder, digest) = reviewed();
     let words = ["apply", "--cluster", "cluster.json", "--expect-digest"];
-    let other = folder.run(&[&words[..], &["0123456789abcdef"]].concat()).expect(4).stderr;
-    assert!(other.contains(&digest) && other.contains("run `cilium-ipam plan`, review that plan"), "{other}");
+    let other = folder
+        .run(&[&words[..], &["0123456789abcdef"]].concat())
+        .expect(4)
+        .stderr;
+    assert!(
+        other.contains(&digest) && other.contains("run `cilium-ipam plan`, review that plan"),
+        "{other}"
+    );
     assert!(!other.contains("show FILE"), "{other}");
     assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
     folder.run(&[&words[..], &[&digest]].concat()).expect(0);

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use testbed::{
-    AnnotateK8sNode, CiliumInstallation, CiliumVersion, ControlPlane, Operator, Options, Program, Programs, User,
-    build, install_cilium, install_crds, parse_node,
+    AnnotateK8sNode, CiliumInstallation, CiliumVersion, ControlPlane, Operator, Options, Program,
+    Programs, User, build, install_cilium, install_crds, parse_node,
 };
 
 use super::support::{Folder, Ran, pool};
@@ -20,15 +20,29 @@ pub struct Server {
 
 impl Server {
     /// Starts it; `installation` tells which Cilium seems to run, `crds` whose schemas are served.
-    pub fn start(installation: &CiliumInstallation, crds: Option<&str>, options: Options, more: &[Program]) -> Server {
-        let usual = [Program::KubeApiserver, Program::Etcd, Program::Kubectl, Program::ParseNodeOracle];
+    pub fn start(
+        installation: &CiliumInstallation,
+        crds: Option<&str>,
+        options: Options,
+        more: &[Program],
+    ) -> Server {
+        let usual = [
+            Program::KubeApiserver,
+            Program::Etcd,
+            Program::Kubectl,
+            Program::ParseNodeOracle,
+        ];
         let programs = build(&[&usual, more].concat()).unwrap();
         let plane = ControlPlane::start(&programs, options).unwrap();
         install_cilium(&plane, installation).unwrap();
         if let Some(release) = crds {
             install_crds(&plane, release).unwrap();
         }
-        Server { plane, programs, folder: Folder::new(&[]) }
+        Server {
+            plane,
+            programs,
+            folder: Folder::new(&[]),
+        }
     }
 
     /// Creates Nodes, each with a name, labels and what more its object has.
@@ -39,7 +53,8 @@ impl Server {
 
     /// Runs the program as this kubeconfig's user.
     pub fn run_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Ran {
-        self.folder.run(&[arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat())
+        self.folder
+            .run(&[arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat())
     }
 
     /// Runs the program as the administrator.
@@ -50,16 +65,28 @@ impl Server {
     /// `spec.podCIDRs` of every Node, as the server has it now.
     pub fn pod_cidrs(&self) -> BTreeMap<String, Vec<String>> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let cidrs = |node: &Value| node["spec"]["podCIDRs"].as_array().into_iter().flatten().map(text).collect();
+        let cidrs = |node: &Value| {
+            node["spec"]["podCIDRs"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(text)
+                .collect()
+        };
         let nodes = self.plane.list("/api/v1/nodes").unwrap();
-        nodes.iter().map(|node| (text(&node["metadata"]["name"]), cidrs(node))).collect()
+        nodes
+            .iter()
+            .map(|node| (text(&node["metadata"]["name"]), cidrs(node)))
+            .collect()
     }
 
     /// What Cilium's own ParseNode reads from each Node.
     pub fn read_by_cilium(&self, annotate: AnnotateK8sNode) -> BTreeMap<String, Vec<String>> {
         let nodes = self.plane.list("/api/v1/nodes").unwrap();
         let read = parse_node(&self.programs, &nodes, annotate).unwrap();
-        read.into_iter().map(|(name, cidrs)| (name, cidrs.ipv4.into_iter().chain(cidrs.ipv6).collect())).collect()
+        read.into_iter()
+            .map(|(name, cidrs)| (name, cidrs.ipv4.into_iter().chain(cidrs.ipv6).collect()))
+            .collect()
     }
 }
 
@@ -70,60 +97,120 @@ pub fn node(name: &str, labels: Value) -> Value {
 
 /// A Cilium of this version in ipam `kubernetes`.
 pub fn kubernetes(version: &str, annotate_k8s_node: Option<AnnotateK8sNode>) -> CiliumInstallation {
-    CiliumInstallation { version: version.into(), ipam: "kubernetes".into(), annotate_k8s_node, ..Default::default() }
+    CiliumInstallation {
+        version: version.into(),
+        ipam: "kubernetes".into(),
+        annotate_k8s_node,
+        ..Default::default()
+    }
 }
 
 fn rack(name: &str, range: &str, rack: &str) -> String {
-    pool(name, &format!("{{cidrs: [{range}], blockSize: 24, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"))
+    pool(
+        name,
+        &format!(
+            "{{cidrs: [{range}], blockSize: 24, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"
+        ),
+    )
 }
 
 #[test]
 fn two_thousand_nodes_in_three_racks() {
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
     let racks = ["a", "b", "c"];
-    server.nodes((0..2000).map(|index| node(&format!("worker-{index}"), json!({"rack": racks[index % 3]}))));
-    let pools =
-        [rack("rack-a", "10.16.0.0/14", "a"), rack("rack-b", "10.20.0.0/14", "b"), rack("rack-c", "10.24.0.0/14", "c")];
+    server.nodes((0..2000).map(|index| {
+        node(
+            &format!("worker-{index}"),
+            json!({"rack": racks[index % 3]}),
+        )
+    }));
+    let pools = [
+        rack("rack-a", "10.16.0.0/14", "a"),
+        rack("rack-b", "10.20.0.0/14", "b"),
+        rack("rack-c", "10.24.0.0/14", "c"),
+    ];
     server.folder.write("pools/racks.yaml", pools.join("---\n"));
 
-    server.run(&["plan", "--out", "plan.json", "--detailed-exitcode"]).expect(2);
+    server
+        .run(&["plan", "--out", "plan.json", "--detailed-exitcode"])
+        .expect(2);
     server.run(&["apply", "plan.json"]).expect(0);
 
     let held = server.pod_cidrs();
     assert_eq!(held.len(), 2000);
     let blocks: BTreeSet<&String> = held.values().flatten().collect();
-    assert_eq!(blocks.len(), 2000, "blocks of one size overlap only when they are equal");
+    assert_eq!(
+        blocks.len(),
+        2000,
+        "blocks of one size overlap only when they are equal"
+    );
     for (name, cidrs) in &held {
         let index: usize = name.trim_start_matches("worker-").parse().unwrap();
         let second: u8 = cidrs[0].split('.').nth(1).unwrap().parse().unwrap();
         assert_eq!(cidrs.len(), 1);
-        assert_eq!(usize::from(second - 16) / 4, index % 3, "{name} holds {cidrs:?}");
+        assert_eq!(
+            usize::from(second - 16) / 4,
+            index % 3,
+            "{name} holds {cidrs:?}"
+        );
         assert!(cidrs[0].ends_with(".0/24"));
     }
     assert_eq!(server.read_by_cilium(AnnotateK8sNode::Off), held);
     let again = server.run(&["plan", "--detailed-exitcode"]).expect(0);
-    assert!(again.stdout.starts_with("No changes. 2,000 nodes as the files say, 0 moved."), "{}", again.stdout);
+    assert!(
+        again
+            .stdout
+            .starts_with("No changes. 2,000 nodes as the files say, 0 moved."),
+        "{}",
+        again.stdout
+    );
     racks_that_swap_are_told(&server, &pools);
 }
 
 /// The pools of racks a and b select each other's nodes from now on.
 fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
     let [a, b, c] = pools;
-    let swapped = [a.replace("{rack: a}", "{rack: b}"), b.replace("{rack: b}", "{rack: a}"), c.clone()];
-    server.folder.write("pools/racks.yaml", swapped.join("---\n"));
+    let swapped = [
+        a.replace("{rack: a}", "{rack: b}"),
+        b.replace("{rack: b}", "{rack: a}"),
+        c.clone(),
+    ];
+    server
+        .folder
+        .write("pools/racks.yaml", swapped.join("---\n"));
     let swap = server.run(&["plan", "--fail-on", "misplaced"]).expect(2);
-    let headline = "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 nodes misplaced.";
+    let headline =
+        "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 nodes misplaced.";
     assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
     for pool in ["rack-a", "rack-b"] {
         let cause = format!("667 blocks of pool {pool}: the pool does not select the node");
         assert!(swap.stdout.contains(&cause), "{}", swap.stdout);
     }
-    assert!(swap.stdout.lines().count() + swap.stderr.lines().count() < 60, "{}", swap.all());
+    assert!(
+        swap.stdout.lines().count() + swap.stderr.lines().count() < 60,
+        "{}",
+        swap.all()
+    );
     let full = server.run(&["plan", "--full"]).expect(0).stdout;
     assert_eq!(full.matches(".0/24").count(), 1_334);
-    let doctor = server.run(&["doctor", "--fail-on", "warning"]).expect(2).stdout;
-    assert!(doctor.contains("(667 in all)") && doctor.lines().count() < 60, "{doctor}");
-    assert_eq!(server.pod_cidrs().values().flatten().count(), 2_000, "nothing was written");
+    let doctor = server
+        .run(&["doctor", "--fail-on", "warning"])
+        .expect(2)
+        .stdout;
+    assert!(
+        doctor.contains("(667 in all)") && doctor.lines().count() < 60,
+        "{doctor}"
+    );
+    assert_eq!(
+        server.pod_cidrs().values().flatten().count(),
+        2_000,
+        "nothing was written"
+    );
 }
 
 #[test]
@@ -137,9 +224,13 @@ fn dual_stack_with_ipv6_first() {
     cilium.config.insert("enable-ipv6".into(), "true".into());
     let server = Server::start(&cilium, Some("1.19.3"), options, &[]);
     server.nodes((0..20).map(|index| node(&format!("n{index:02}"), json!({}))));
-    server
-        .folder
-        .write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}"));
+    server.folder.write(
+        "pools/a.yaml",
+        pool(
+            "a",
+            "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}",
+        ),
+    );
     server.run(&["apply", "--auto-approve"]).expect(0);
     let held = server.pod_cidrs();
     assert_eq!(held["n19"], ["fd00:20:0:13::/64", "10.20.19.0/24"]);
@@ -156,61 +247,114 @@ fn the_real_operator_beside_it() {
         Options::default(),
         &[Program::CiliumOperator(CiliumVersion::V1_19)],
     );
-    let _operator =
-        Operator::start(&server.programs, &server.plane, CiliumVersion::V1_19, &["--ipam=kubernetes"]).unwrap();
+    let _operator = Operator::start(
+        &server.programs,
+        &server.plane,
+        CiliumVersion::V1_19,
+        &["--ipam=kubernetes"],
+    )
+    .unwrap();
     server.nodes((0..3).map(|index| node(&format!("n{index}"), json!({}))));
     let cilium_node = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": "elsewhere"},
         "spec": {"ipam": {"podCIDRs": ["10.20.0.0/24"]}}});
-    server.plane.create("/apis/cilium.io/v2/ciliumnodes", &cilium_node).unwrap();
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    server
+        .plane
+        .create("/apis/cilium.io/v2/ciliumnodes", &cilium_node)
+        .unwrap();
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     server.run(&["apply", "--auto-approve"]).expect(0);
     let held: BTreeSet<String> = server.pod_cidrs().into_values().flatten().collect();
-    assert_eq!(held, ["10.20.1.0/24", "10.20.2.0/24", "10.20.3.0/24"].map(str::to_owned).into());
+    assert_eq!(
+        held,
+        ["10.20.1.0/24", "10.20.2.0/24", "10.20.3.0/24"]
+            .map(str::to_owned)
+            .into()
+    );
 }
 
 #[test]
 fn a_snapshot_and_kubectls_own_list_plan_the_same_as_the_server() {
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
     server.nodes((0..30).map(|index| node(&format!("n{index}"), json!({"rack": "a"}))));
     let held = json!({"spec": {"podCIDR": "10.20.3.0/24", "podCIDRs": ["10.20.3.0/24"]}});
     server.plane.patch("/api/v1/nodes/n7", &held).unwrap();
-    server.folder.write("pools/a.yaml", rack("a", "10.20.0.0/16", "a"));
+    server
+        .folder
+        .write("pools/a.yaml", rack("a", "10.20.0.0/16", "a"));
 
     let live = server.run(&["plan", "-o", "json"]).expect(0).stdout;
-    server.run(&["snapshot", "--out", "snapshot.json"]).expect(0);
+    server
+        .run(&["snapshot", "--out", "snapshot.json"])
+        .expect(0);
     let mut kubectl = server.plane.kubectl(&server.programs).unwrap();
-    let kinds =
-        "nodes,ciliumnodes,daemonsets.apps,configmaps,servicecidrs,ciliumloadbalancerippools,customresourcedefinitions";
+    let kinds = "nodes,ciliumnodes,daemonsets.apps,configmaps,servicecidrs,ciliumloadbalancerippools,customresourcedefinitions";
     for (format, file) in [("json", "kubectl.json"), ("yaml", "kubectl.yaml")] {
-        let listed =
-            kubectl_output(&mut server.plane.kubectl(&server.programs).unwrap(), &["get", kinds, "-A", "-o", format]);
+        let listed = kubectl_output(
+            &mut server.plane.kubectl(&server.programs).unwrap(),
+            &["get", kinds, "-A", "-o", format],
+        );
         server.folder.write(file, listed);
     }
     for file in ["snapshot.json", "kubectl.json", "kubectl.yaml"] {
-        let plan = server.folder.run(&["plan", "--cluster", file, "-o", "json"]).expect(0);
+        let plan = server
+            .folder
+            .run(&["plan", "--cluster", file, "-o", "json"])
+            .expect(0);
         assert_eq!(plan.stdout, live, "{file}");
     }
     // What apply makes of the file is what kubectl accepts again.
-    server.folder.run(&["apply", "--cluster", "kubectl.json", "--auto-approve"]).expect(0);
+    server
+        .folder
+        .run(&["apply", "--cluster", "kubectl.json", "--auto-approve"])
+        .expect(0);
     kubectl
-        .args(["create", "--dry-run=client", "--validate=false", "-o", "name", "-f"])
+        .args([
+            "create",
+            "--dry-run=client",
+            "--validate=false",
+            "-o",
+            "name",
+            "-f",
+        ])
         .arg(server.folder.join("kubectl.json"));
     kubectl_output(&mut kubectl, &[]);
 }
 
 fn kubectl_output(kubectl: &mut std::process::Command, arguments: &[&str]) -> Vec<u8> {
     let output = kubectl.args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     output.stdout
 }
 
 #[test]
 fn what_a_user_may_not_see_or_do() {
     let users = ["nobody", "reader", "nodes-only"].map(User::named).into();
-    let server =
-        Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options { users, ..Options::default() }, &[]);
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options {
+            users,
+            ..Options::default()
+        },
+        &[],
+    );
     server.nodes([node("n", json!({}))]);
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     grant(&server, "nodes-only", &[("", "nodes")]);
     let reads = [
         ("", "nodes"),
@@ -222,19 +366,34 @@ fn what_a_user_may_not_see_or_do() {
         ("apiextensions.k8s.io", "customresourcedefinitions"),
     ];
     grant(&server, "reader", &reads);
-    let as_user =
-        |user: &str, arguments: &[&str]| server.run_as(&server.plane.kubeconfig_for(user).unwrap(), arguments);
+    let as_user = |user: &str, arguments: &[&str]| {
+        server.run_as(&server.plane.kubeconfig_for(user).unwrap(), arguments)
+    };
 
     let refused = as_user("nobody", &["plan"]).expect(8).stderr;
-    assert!(refused.contains("ciliumnodes.cilium.io cannot be read"), "{refused}");
+    assert!(
+        refused.contains("ciliumnodes.cilium.io cannot be read"),
+        "{refused}"
+    );
     let refused = as_user("nodes-only", &["plan"]).expect(8).stderr;
-    assert!(refused.contains("ciliumnodes.cilium.io cannot be read"), "{refused}");
+    assert!(
+        refused.contains("ciliumnodes.cilium.io cannot be read"),
+        "{refused}"
+    );
     let plan = as_user("reader", &["plan", "-o", "json"]).expect(0).json();
     assert_eq!(plan["findings"][0]["rule"], "blind-spot");
     assert_eq!(plan["summary"]["assign"], 1);
     let apply = as_user("reader", &["apply", "--auto-approve"]).expect(1);
-    assert!(apply.stdout.contains("not applied Node/n") && apply.stderr.contains("no permission"), "{}", apply.stderr);
-    assert!(apply.stderr.contains("no lock is taken"), "{}", apply.stderr);
+    assert!(
+        apply.stdout.contains("not applied Node/n") && apply.stderr.contains("no permission"),
+        "{}",
+        apply.stderr
+    );
+    assert!(
+        apply.stderr.contains("no lock is taken"),
+        "{}",
+        apply.stderr
+    );
     assert_eq!(server.pod_cidrs()["n"], Vec::<String>::new());
 }
 
@@ -247,20 +406,38 @@ fn grant(server: &Server, user: &str, resources: &[(&str, &str)]) {
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});
-    server.plane.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).unwrap();
-    server.plane.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).unwrap();
+    server
+        .plane
+        .create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role)
+        .unwrap();
+    server
+        .plane
+        .create(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            &binding,
+        )
+        .unwrap();
 }
 
 #[test]
 fn a_server_that_does_not_answer() {
     let server = Server::start(&kubernetes("1.19.3", None), None, Options::default(), &[]);
-    server.folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     let kubeconfig = std::fs::read_to_string(server.plane.kubeconfig()).unwrap();
     let Server { plane, folder, .. } = server;
     drop(plane);
     folder.write("kubeconfig", kubeconfig);
-    let ran = folder.run(&["plan", "--kubeconfig", "kubeconfig"]).expect(8);
+    let ran = folder
+        .run(&["plan", "--kubeconfig", "kubeconfig"])
+        .expect(8);
     assert!(ran.stderr.contains("does not answer"), "{}", ran.stderr);
     let ran = folder.run(&["plan", "--kubeconfig", "missing"]).expect(8);
-    assert!(ran.stderr.contains("credentials cannot be used"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("credentials cannot be used"),
+        "{}",
+        ran.stderr
+    );
 }

@@ -1,4 +1,5 @@
-//! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that nothing is given while they are unknown.
+//! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that
+//! nothing is given while they are unknown.
 
 use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
 use cilium_ipam::model::{Finding, Severity};
@@ -14,7 +15,10 @@ pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
 pub const OTHER: &str = "9d65b0c0-9d65-4b7e-8d1e-6f0c1d5a9b11";
 
 pub fn subnet_pool(name: &str, subnet: &str) -> String {
-    pool(name, &format!("{{neutron: {{network: {NETWORK}, subnet: {subnet}}}}}"))
+    pool(
+        name,
+        &format!("{{neutron: {{network: {NETWORK}, subnet: {subnet}}}}}"),
+    )
 }
 
 fn balancer(block: &str) -> String {
@@ -24,9 +28,17 @@ fn balancer(block: &str) -> String {
 }
 
 pub fn desired(documents: &[String]) -> Desired {
-    let file = SourceFile { path: "pools.yaml".into(), text: documents.join("---\n").into() };
+    let file = SourceFile {
+        path: "pools.yaml".into(),
+        text: documents.join("---\n").into(),
+    };
     let (desired, findings) = lower(&Documents { files: vec![file] });
-    assert!(findings.iter().all(|finding| finding.severity != Severity::Error), "{findings:#?}");
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Error),
+        "{findings:#?}"
+    );
     desired
 }
 
@@ -47,12 +59,18 @@ pub fn observed(items: &[String], subnets: &[(&str, SeenSubnet)]) -> Observed {
         reader.object(kind, &item.to_string()).unwrap();
     }
     let mut observed = reader.finish("2026-01-02T00:00:00Z".parse().unwrap());
-    observed.subnets = subnets.iter().map(|(id, seen)| (id.parse().unwrap(), seen.clone())).collect();
+    observed.subnets = subnets
+        .iter()
+        .map(|(id, seen)| (id.parse().unwrap(), seen.clone()))
+        .collect();
     observed
 }
 
 fn there(range: &str) -> SeenSubnet {
-    SeenSubnet::There { network: NETWORK.parse().unwrap(), range: range.parse().unwrap() }
+    SeenSubnet::There {
+        network: NETWORK.parse().unwrap(),
+        range: range.parse().unwrap(),
+    }
 }
 
 pub fn of_nodes(cidr: &str) -> String {
@@ -60,7 +78,11 @@ pub fn of_nodes(cidr: &str) -> String {
         "rack",
         &format!(
             "{{cidrs: [\"{cidr}\"], blockSize: {{{}}}}}",
-            if cidr.contains(':') { "ipv6: 64" } else { "ipv4: 24" }
+            if cidr.contains(':') {
+                "ipv6: 64"
+            } else {
+                "ipv4: 24"
+            }
         ),
     )
 }
@@ -70,7 +92,10 @@ pub fn planned(documents: &[String], observed: &Observed) -> Plan {
 }
 
 fn given(plan: &Plan) -> Vec<String> {
-    node_changes(&plan.changes).flat_map(|change| &change.after).map(ToString::to_string).collect()
+    node_changes(&plan.changes)
+        .flat_map(|change| &change.after)
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[track_caller]
@@ -82,12 +107,22 @@ pub fn finding<'p>(plan: &'p Plan, rule: &str) -> &'p Finding {
 #[test]
 fn a_pool_beside_the_subnet_gives_its_blocks() {
     let observed = observed(&[node("n", "a", "")], &[(SUBNET, there("10.1.0.0/24"))]);
-    let plan = planned(&[of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)], &observed);
+    let plan = planned(
+        &[of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)],
+        &observed,
+    );
     assert_eq!(given(&plan), ["10.20.0.0/24"]);
-    assert!(plan.refusals.is_empty() && plan.blocked.is_empty(), "{plan:#?}");
+    assert!(
+        plan.refusals.is_empty() && plan.blocked.is_empty(),
+        "{plan:#?}"
+    );
     let named = finding(&plan, "neutron-subnet");
     assert_eq!(named.severity, Severity::Info);
-    assert!(named.message.contains("`vm`") && named.message.contains("10.1.0.0/24"), "{}", named.message);
+    assert!(
+        named.message.contains("`vm`") && named.message.contains("10.1.0.0/24"),
+        "{}",
+        named.message
+    );
 }
 
 #[test]
@@ -102,8 +137,13 @@ fn a_pool_over_the_subnet_is_refused_by_name_and_its_blocks_avoid_it() {
         if range.contains(':') {
             let list: Value = serde_json::from_str(&cluster("1.19.3", ipv6, &[])).unwrap();
             let mut reader = Reader::default();
-            for (kind, index) in [(ObservedKind::CiliumDaemonSet, 1), (ObservedKind::CiliumConfig, 0)] {
-                reader.object(kind, &list["items"][index].to_string()).unwrap();
+            for (kind, index) in [
+                (ObservedKind::CiliumDaemonSet, 1),
+                (ObservedKind::CiliumConfig, 0),
+            ] {
+                reader
+                    .object(kind, &list["items"][index].to_string())
+                    .unwrap();
             }
             observed.cilium = reader.finish(observed.at).cilium;
         }
@@ -111,41 +151,94 @@ fn a_pool_over_the_subnet_is_refused_by_name_and_its_blocks_avoid_it() {
         assert_eq!(given(&plan), [free], "{plan:#?}");
         let refusal = &plan.refusals[0];
         assert_eq!(refusal.rule.0, "neutron-overlap");
-        assert!(refusal.waiver.is_none() && refusal.message.contains("pool `rack` overlaps pool `vm`"), "{refusal:?}");
+        assert!(
+            refusal.waiver.is_none() && refusal.message.contains("pool `rack` overlaps pool `vm`"),
+            "{refusal:?}"
+        );
         let overlap = finding(&plan, "neutron-overlap");
-        assert_eq!((overlap.severity, overlap.origin.is_some()), (Severity::Error, true));
+        assert_eq!(
+            (overlap.severity, overlap.origin.is_some()),
+            (Severity::Error, true)
+        );
     }
 }
 
 #[test]
 fn a_load_balancer_pool_over_the_subnet_is_blocked_by_name() {
     let observed = observed(&[], &[(SUBNET, there("10.1.0.0/24"))]);
-    let plan = planned(&[balancer("10.1.0.128/25"), subnet_pool("vm", SUBNET)], &observed);
+    let plan = planned(
+        &[balancer("10.1.0.128/25"), subnet_pool("vm", SUBNET)],
+        &observed,
+    );
     assert!(plan.changes.is_empty(), "{plan:#?}");
-    assert!(plan.blocked[0].reason.to_string().contains("a subnet of Neutron, pool vm"), "{:?}", plan.blocked);
-    assert!(finding(&plan, "neutron-overlap").message.contains("CiliumLoadBalancerIPPool `lb`"));
-    let plan = planned(&[balancer("20.0.0.0/25"), subnet_pool("vm", SUBNET)], &observed);
-    assert_eq!((plan.changes.len(), plan.blocked.len()), (1, 0), "{plan:#?}");
+    assert!(
+        plan.blocked[0]
+            .reason
+            .to_string()
+            .contains("a subnet of Neutron, pool vm"),
+        "{:?}",
+        plan.blocked
+    );
+    assert!(
+        finding(&plan, "neutron-overlap")
+            .message
+            .contains("CiliumLoadBalancerIPPool `lb`")
+    );
+    let plan = planned(
+        &[balancer("20.0.0.0/25"), subnet_pool("vm", SUBNET)],
+        &observed,
+    );
+    assert_eq!(
+        (plan.changes.len(), plan.blocked.len()),
+        (1, 0),
+        "{plan:#?}"
+    );
 }
 
 #[test]
 fn two_subnets_that_overlap_and_addresses_of_services_are_told() {
-    let subnets = [(SUBNET, there("10.96.4.0/24")), (OTHER, there("10.96.0.0/20"))];
-    let plan = planned(&[subnet_pool("vm", SUBNET), subnet_pool("wide", OTHER)], &observed(&[], &subnets));
-    let told: Vec<&str> =
-        plan.findings.iter().filter(|one| one.rule.0 == "neutron-overlap").map(|one| one.message.as_str()).collect();
+    let subnets = [
+        (SUBNET, there("10.96.4.0/24")),
+        (OTHER, there("10.96.0.0/20")),
+    ];
+    let plan = planned(
+        &[subnet_pool("vm", SUBNET), subnet_pool("wide", OTHER)],
+        &observed(&[], &subnets),
+    );
+    let told: Vec<&str> = plan
+        .findings
+        .iter()
+        .filter(|one| one.rule.0 == "neutron-overlap")
+        .map(|one| one.message.as_str())
+        .collect();
     assert_eq!(told.len(), 3, "{told:#?}");
-    assert!(told.iter().any(|message| message.contains("pool `wide` overlaps pool `vm`")), "{told:#?}");
-    assert_eq!(told.iter().filter(|message| message.contains("the Service CIDR")).count(), 2, "{told:#?}");
+    assert!(
+        told.iter()
+            .any(|message| message.contains("pool `wide` overlaps pool `vm`")),
+        "{told:#?}"
+    );
+    assert_eq!(
+        told.iter()
+            .filter(|message| message.contains("the Service CIDR"))
+            .count(),
+        2,
+        "{told:#?}"
+    );
 }
 
 /// What is no evidence, and how it is said.
 fn doubts() -> [(Option<SeenSubnet>, &'static str); 4] {
-    let elsewhere = SeenSubnet::There { network: OTHER.parse::<Id>().unwrap(), range: "10.1.0.0/24".parse().unwrap() };
+    let elsewhere = SeenSubnet::There {
+        network: OTHER.parse::<Id>().unwrap(),
+        range: "10.1.0.0/24".parse().unwrap(),
+    };
     [
         (None, "was not asked"),
         (Some(SeenSubnet::Missing), "has no subnet"),
-        (Some(SeenSubnet::Unread("no answer in time".to_owned())), "no answer in time"),
+        (
+            Some(SeenSubnet::Unread("no answer in time".to_owned())),
+            "no answer in time",
+        ),
         (Some(elsewhere), "is of network"),
     ]
 }
@@ -154,20 +247,50 @@ fn doubts() -> [(Option<SeenSubnet>, &'static str); 4] {
 fn nothing_new_is_given_while_a_subnet_is_not_known() {
     for (seen, said) in doubts() {
         let seen: Vec<(&str, SeenSubnet)> = seen.into_iter().map(|seen| (SUBNET, seen)).collect();
-        let nodes = [node("new", "a", ""), node("old", "a", &holds("10.20.7.0/24"))];
+        let nodes = [
+            node("new", "a", ""),
+            node("old", "a", &holds("10.20.7.0/24")),
+        ];
         let observed = observed(&nodes, &seen);
-        let documents = [of_nodes("10.20.0.0/16"), balancer("20.0.0.0/25"), subnet_pool("vm", SUBNET)];
+        let documents = [
+            of_nodes("10.20.0.0/16"),
+            balancer("20.0.0.0/25"),
+            subnet_pool("vm", SUBNET),
+        ];
         let plan = planned(&documents, &observed);
         assert!(plan.changes.is_empty(), "{plan:#?}");
-        let blocked: Vec<String> = plan.blocked.iter().map(|blocked| blocked.target.to_string()).collect();
-        assert_eq!(blocked.len(), 2, "the new node and the LoadBalancer pool: {blocked:?}");
+        let blocked: Vec<String> = plan
+            .blocked
+            .iter()
+            .map(|blocked| blocked.target.to_string())
+            .collect();
+        assert_eq!(
+            blocked.len(),
+            2,
+            "the new node and the LoadBalancer pool: {blocked:?}"
+        );
         for blocked in &plan.blocked {
             let (reason, way_out) = (blocked.reason.to_string(), blocked.reason.unblock());
-            assert!(reason.contains(said) && reason.contains("`vm`") && !way_out.is_empty(), "{reason}: {way_out}");
+            assert!(
+                reason.contains(said) && reason.contains("`vm`") && !way_out.is_empty(),
+                "{reason}: {way_out}"
+            );
         }
-        assert!(plan.unchanged.iter().any(|target| target.to_string().contains("old")), "{:?}", plan.unchanged);
-        assert_eq!(finding(&plan, "neutron-subnet-unknown").severity, Severity::Error);
-        assert!(Standing::after(&plan, &desired(&documents), &observed).is_none(), "nobody joins in hope");
+        assert!(
+            plan.unchanged
+                .iter()
+                .any(|target| target.to_string().contains("old")),
+            "{:?}",
+            plan.unchanged
+        );
+        assert_eq!(
+            finding(&plan, "neutron-subnet-unknown").severity,
+            Severity::Error
+        );
+        assert!(
+            Standing::after(&plan, &desired(&documents), &observed).is_none(),
+            "nobody joins in hope"
+        );
     }
 }
 
@@ -179,44 +302,99 @@ fn nodes_that_join_later_avoid_the_subnet_and_wait_where_a_pool_overlaps_it() {
         let whole = observed(&[], &[(SUBNET, there(range))]);
         Standing::after(&plan(&desired, &whole, Vec::new()), &desired, &whole)
     };
-    assert!(standing("10.1.0.0/24").is_none(), "each is planned as a whole, and refused");
+    assert!(
+        standing("10.1.0.0/24").is_none(),
+        "each is planned as a whole, and refused"
+    );
     let joined = observed(&[node("n", "a", "")], &[]);
-    let nodes = joined.nodes.into_values().map(|node| (node, None)).collect();
-    let newcomers = standing("10.2.0.0/24").unwrap().newcomers(&desired, joined.claims, joined.at, nodes).unwrap();
-    assert_eq!(newcomers.changes[0].as_node().unwrap().after[0].to_string(), "10.1.0.0/24");
+    let nodes = joined
+        .nodes
+        .into_values()
+        .map(|node| (node, None))
+        .collect();
+    let newcomers = standing("10.2.0.0/24")
+        .unwrap()
+        .newcomers(&desired, joined.claims, joined.at, nodes)
+        .unwrap();
+    assert_eq!(
+        newcomers.changes[0].as_node().unwrap().after[0].to_string(),
+        "10.1.0.0/24"
+    );
 }
 
 #[test]
 fn a_pool_that_a_subnet_leaves_nothing_of_is_no_reason_to_take_another_one() {
     let observed = observed(&[node("n", "a", "")], &[(SUBNET, there("10.1.0.0/16"))]);
-    let other = pool("spare", "{cidrs: [10.30.0.0/16], blockSize: 24, priority: -1}");
-    let plan = planned(&[of_nodes("10.1.0.0/16"), other.clone(), subnet_pool("vm", SUBNET)], &observed);
+    let other = pool(
+        "spare",
+        "{cidrs: [10.30.0.0/16], blockSize: 24, priority: -1}",
+    );
+    let plan = planned(
+        &[
+            of_nodes("10.1.0.0/16"),
+            other.clone(),
+            subnet_pool("vm", SUBNET),
+        ],
+        &observed,
+    );
     assert_eq!(plan.refusals[0].rule.0, "neutron-overlap", "{plan:#?}");
-    let of_others = pool("rack", "{cidrs: [10.1.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}");
-    let plan = planned(&[of_others, other.clone(), subnet_pool("vm", SUBNET)], &observed);
-    assert!(plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"], "{plan:#?}");
+    let of_others = pool(
+        "rack",
+        "{cidrs: [10.1.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}",
+    );
+    let plan = planned(
+        &[of_others, other.clone(), subnet_pool("vm", SUBNET)],
+        &observed,
+    );
+    assert!(
+        plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"],
+        "{plan:#?}"
+    );
     // One that would not have been asked, and one that gives nothing anyway.
-    for innocent in
-        ["{cidrs: [10.1.0.0/16], blockSize: 24, priority: -2}", "{cidrs: [10.1.0.0/16], blockSize: 24, disabled: true}"]
-    {
-        let plan = planned(&[pool("rack", innocent), other.clone(), subnet_pool("vm", SUBNET)], &observed);
-        assert!(plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"], "{innocent}: {plan:#?}");
+    for innocent in [
+        "{cidrs: [10.1.0.0/16], blockSize: 24, priority: -2}",
+        "{cidrs: [10.1.0.0/16], blockSize: 24, disabled: true}",
+    ] {
+        let plan = planned(
+            &[
+                pool("rack", innocent),
+                other.clone(),
+                subnet_pool("vm", SUBNET),
+            ],
+            &observed,
+        );
+        assert!(
+            plan.refusals.is_empty() && given(&plan) == ["10.30.0.0/24"],
+            "{innocent}: {plan:#?}"
+        );
     }
 }
 
 #[test]
 fn a_saved_plan_of_nodes_is_no_longer_wanted_when_the_subnet_is_gone() {
     let documents = [of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)];
-    let gone = planned(&documents, &observed(&[node("n", "a", "")], &[(SUBNET, SeenSubnet::Missing)]));
+    let gone = planned(
+        &documents,
+        &observed(&[node("n", "a", "")], &[(SUBNET, SeenSubnet::Missing)]),
+    );
     let is_unknown = |reason: &BlockedReason| matches!(reason, BlockedReason::NeutronUnknown(_));
-    assert!(gone.blocked.iter().all(|blocked| is_unknown(&blocked.reason)) && gone.blocked.len() == 1, "{gone:#?}");
+    assert!(
+        gone.blocked
+            .iter()
+            .all(|blocked| is_unknown(&blocked.reason))
+            && gone.blocked.len() == 1,
+        "{gone:#?}"
+    );
 }
 
 #[test]
 fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     let items = [node("n", "a", "")];
     let files = [of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)].join("---\n");
-    let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, &items)), ("pools/a.yaml", &files)]);
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
+        ("pools/a.yaml", &files),
+    ]);
     let before = folder.read("cluster.json");
     let valid = folder.run(&["validate"]).expect(0);
     assert!(
@@ -224,15 +402,43 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
         "{}",
         valid.all()
     );
-    let plan = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json", "--fail-on", "never"]).expect(0).json();
+    let plan = folder
+        .run(&[
+            "plan",
+            "--cluster",
+            "cluster.json",
+            "-o",
+            "json",
+            "--fail-on",
+            "never",
+        ])
+        .expect(0)
+        .json();
     let reason = plan["blocked"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("there is no file of clouds"), "{reason}");
-    let shown = folder.run(&["show", "pools", "--cluster", "cluster.json"]).expect(0);
-    assert!(shown.stdout.contains(SUBNET) && shown.stdout.contains("unknown"), "{}", shown.all());
-    folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0);
+    let shown = folder
+        .run(&["show", "pools", "--cluster", "cluster.json"])
+        .expect(0);
+    assert!(
+        shown.stdout.contains(SUBNET) && shown.stdout.contains("unknown"),
+        "{}",
+        shown.all()
+    );
+    folder
+        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+        .expect(0);
     assert_eq!(folder.read("cluster.json"), before);
-    let named = ["plan", "--cluster", "cluster.json", "--clouds-file", "nowhere.yaml"];
-    assert!(folder.run(&named).expect(8).stderr.contains("nowhere.yaml"), "one that is named must be there");
+    let named = [
+        "plan",
+        "--cluster",
+        "cluster.json",
+        "--clouds-file",
+        "nowhere.yaml",
+    ];
+    assert!(
+        folder.run(&named).expect(8).stderr.contains("nowhere.yaml"),
+        "one that is named must be there"
+    );
 }
 
 /// A block in a field that the agent does not read comes into use by being written where it does.
@@ -240,13 +446,29 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
 fn an_unread_block_is_something_new() {
     let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.1.0.0/24"}},"spec":{}}"#;
     let documents = [of_nodes("10.1.0.0/16"), subnet_pool("vm", SUBNET)];
-    let known = planned(&documents, &observed(&[annotated.to_owned()], &[(SUBNET, there("10.1.0.0/24"))]));
-    assert!(known.changes.is_empty() && known.blocked.len() == 1, "{known:#?}");
-    let unknown = planned(&documents, &observed(&[annotated.to_owned()], &[(SUBNET, SeenSubnet::Missing)]));
+    let known = planned(
+        &documents,
+        &observed(&[annotated.to_owned()], &[(SUBNET, there("10.1.0.0/24"))]),
+    );
+    assert!(
+        known.changes.is_empty() && known.blocked.len() == 1,
+        "{known:#?}"
+    );
+    let unknown = planned(
+        &documents,
+        &observed(&[annotated.to_owned()], &[(SUBNET, SeenSubnet::Missing)]),
+    );
     assert!(unknown.changes.is_empty(), "{unknown:#?}");
-    assert!(matches!(unknown.blocked[0].reason, BlockedReason::NeutronUnknown(_)), "{unknown:#?}");
+    assert!(
+        matches!(unknown.blocked[0].reason, BlockedReason::NeutronUnknown(_)),
+        "{unknown:#?}"
+    );
     let without = planned(&documents[..1], &observed(&[annotated.to_owned()], &[]));
-    assert_eq!(given(&without), ["10.1.0.0/24"], "it is written where nothing speaks against it");
+    assert_eq!(
+        given(&without),
+        ["10.1.0.0/24"],
+        "it is written where nothing speaks against it"
+    );
 }
 
 #[test]
@@ -258,16 +480,34 @@ fn a_load_balancer_pool_gives_nobody_more_while_a_subnet_is_not_known() {
     };
     let subnet = subnet_pool("vm", SUBNET);
     let decided = |there: &str, wanted: &str| {
-        let documents = [balancer("10.1.0.0/25").replace("spec: {", &format!("spec: {{{wanted}")), subnet.clone()];
-        let plan = planned(&documents, &observed(&[seen(there)], &[(SUBNET, SeenSubnet::Missing)]));
+        let documents = [
+            balancer("10.1.0.0/25").replace("spec: {", &format!("spec: {{{wanted}")),
+            subnet.clone(),
+        ];
+        let plan = planned(
+            &documents,
+            &observed(&[seen(there)], &[(SUBNET, SeenSubnet::Missing)]),
+        );
         (plan.changes.len(), plan.blocked.len())
     };
     assert_eq!(decided("", ""), (0, 0), "what is there stays");
-    assert_eq!(decided(r#","disabled":true"#, ""), (0, 1), "it would give again");
-    assert_eq!(decided("", "disabled: true, "), (1, 0), "it gives nothing any more");
+    assert_eq!(
+        decided(r#","disabled":true"#, ""),
+        (0, 1),
+        "it would give again"
+    );
+    assert_eq!(
+        decided("", "disabled: true, "),
+        (1, 0),
+        "it gives nothing any more"
+    );
     let narrow = r#","serviceSelector":{"matchLabels":{"a":"b"}}"#;
     assert_eq!(decided(narrow, ""), (0, 1), "others would get addresses");
-    assert_eq!(decided("", "allowFirstLastIPs: \"No\", "), (0, 1), "other addresses would be given");
+    assert_eq!(
+        decided("", "allowFirstLastIPs: \"No\", "),
+        (0, 1),
+        "other addresses would be given"
+    );
 }
 
 #[test]
@@ -277,15 +517,31 @@ fn a_service_is_not_pinned_to_an_address_of_a_subnet() {
     let pin = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: default/web, ips: [10.1.0.7]}\n";
     let items = [pool.to_owned(), service.to_owned()];
     let decided = |range: SeenSubnet| {
-        planned(&[pin.to_owned(), subnet_pool("vm", SUBNET)], &observed(&items, &[(SUBNET, range)]))
+        planned(
+            &[pin.to_owned(), subnet_pool("vm", SUBNET)],
+            &observed(&items, &[(SUBNET, range)]),
+        )
     };
     let free = decided(there("10.9.0.0/24"));
-    assert_eq!((free.changes.len(), free.blocked.len()), (1, 0), "{free:#?}");
-    for (range, said) in
-        [(there("10.1.0.0/25"), "a subnet of Neutron, pool vm"), (SeenSubnet::Missing, "has no subnet")]
-    {
+    assert_eq!(
+        (free.changes.len(), free.blocked.len()),
+        (1, 0),
+        "{free:#?}"
+    );
+    for (range, said) in [
+        (there("10.1.0.0/25"), "a subnet of Neutron, pool vm"),
+        (SeenSubnet::Missing, "has no subnet"),
+    ] {
         let plan = decided(range);
-        assert_eq!((plan.changes.len(), plan.blocked.len()), (0, 1), "{plan:#?}");
-        assert!(plan.blocked[0].reason.to_string().contains(said), "{:?}", plan.blocked);
+        assert_eq!(
+            (plan.changes.len(), plan.blocked.len()),
+            (0, 1),
+            "{plan:#?}"
+        );
+        assert!(
+            plan.blocked[0].reason.to_string().contains(said),
+            "{:?}",
+            plan.blocked
+        );
     }
 }

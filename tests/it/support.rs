@@ -22,26 +22,39 @@ impl Ran {
     /// Fails unless the exit code is this one.
     #[track_caller]
     pub fn expect(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code, code,
+            "stdout:\n{}\nstderr:\n{}",
+            self.stdout, self.stderr
+        );
         self
     }
 
     /// Stdout as JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 
     /// Everything, as a snapshot shows it.
     pub fn all(&self) -> String {
-        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
+        format!(
+            "exit {}\n--- stdout\n{}--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 }
 
 /// The program, to be run in `folder`.
 pub fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cilium-ipam"));
-    command.current_dir(folder).args(arguments).env_clear().env("HOME", folder).env("COLUMNS", "100");
+    command
+        .current_dir(folder)
+        .args(arguments)
+        .env_clear()
+        .env("HOME", folder)
+        .env("COLUMNS", "100");
     command.stdin(Stdio::null());
     command
 }
@@ -54,7 +67,11 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Ran {
 /// What a run of it gave.
 pub fn ran(output: Output) -> Ran {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
 /// A temporary folder with files in it.
@@ -94,7 +111,9 @@ impl Folder {
 
 /// A pool document.
 pub fn pool(name: &str, spec: &str) -> String {
-    format!("apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+    format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
 }
 
 /// A pin document.
@@ -118,7 +137,10 @@ pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
         .into_iter()
         .chain(items.iter().map(String::as_str))
         .collect();
-    format!("{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n", all.join(",\n"))
+    format!(
+        "{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n",
+        all.join(",\n")
+    )
 }
 
 /// Cilium's setting for pod CIDRs from Nodes.

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::support::repository;
 
-/// The rooms from left to right; a room may import what stands before its own group, and nothing else.
+/// The rooms from left to right; a room may import what stands before its own group, and nothing
+/// else.
 const ROOMS: &[&[&str]] = &[
     &["net", "retry"],
     &["neutron"],
@@ -55,13 +56,24 @@ fn rooms_import_only_to_the_left() {
         let here = group(room).unwrap_or_else(|| panic!("room {room} is not in the table"));
         let text = std::fs::read_to_string(&file).unwrap();
         for import in text.split("crate::").skip(1) {
-            let imported: String = import.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            let imported: String = import
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                .collect();
             if let Some(there) = group(&imported) {
-                assert!(there < here || imported == room, "{} imports {imported}", relative.display());
+                assert!(
+                    there < here || imported == room,
+                    "{} imports {imported}",
+                    relative.display()
+                );
             }
         }
         if !relative.starts_with("cluster/live") {
-            assert!(!text.contains("use kube::"), "{} imports kube", relative.display());
+            assert!(
+                !text.contains("use kube::"),
+                "{} imports kube",
+                relative.display()
+            );
         }
     }
 }
@@ -71,22 +83,39 @@ fn every_module_says_what_it_is_for_and_stays_small() {
     let folders = ["src", "ci", "tests"].map(|folder| repository().join(folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.starts_with("//!"), "{} does not open with `//!`", file.display());
+        assert!(
+            text.starts_with("//!"),
+            "{} does not open with `//!`",
+            file.display()
+        );
         let lines = without_tests(&text).lines().count();
-        let limit = if file.starts_with(repository().join("src")) { 400 } else { 600 };
+        let limit = if file.starts_with(repository().join("src")) {
+            400
+        } else {
+            600
+        };
         assert!(lines <= limit, "{} has {lines} lines", file.display());
         for word in ["TODO", "FIXME", "XXX", "dbg!"] {
-            assert!(file.ends_with("tidy.rs") || !text.contains(word), "{} has {word}", file.display());
+            assert!(
+                file.ends_with("tidy.rs") || !text.contains(word),
+                "{} has {word}",
+                file.display()
+            );
         }
     }
 }
 
 /// The lines of each test function, with their numbers.
 fn lines_of_tests(text: &str) -> Vec<(usize, &str)> {
-    let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let mut lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line));
     let mut found = Vec::new();
     while let Some((_, line)) = lines.next() {
-        let Some(indent) = line.strip_suffix("#[test]") else { continue };
+        let Some(indent) = line.strip_suffix("#[test]") else {
+            continue;
+        };
         let end = format!("{indent}}}");
         found.extend(lines.by_ref().take_while(|(_, line)| *line != end));
     }
@@ -99,13 +128,25 @@ fn no_test_passes_by_returning_early() {
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
         for (number, line) in lines_of_tests(&text) {
-            let returns = ["return;", "return }", "return Ok(())"].iter().any(|early| line.contains(early));
+            let returns = ["return;", "return }", "return Ok(())"]
+                .iter()
+                .any(|early| line.contains(early));
             let way_out = "a test that lacks something ends with `testbed::or_skip!`, a case that says nothing with `prop_assume!`";
-            assert!(file.ends_with("tidy.rs") || !returns, "{}:{number} returns early: {way_out}", file.display());
+            assert!(
+                file.ends_with("tidy.rs") || !returns,
+                "{}:{number} returns early: {way_out}",
+                file.display()
+            );
         }
     }
     let example = "#[test]\nfn a() {\n    let Some(b) = c() else { return };\n}\nfn d() {}\n";
-    assert_eq!(lines_of_tests(example).iter().filter(|(_, line)| line.contains("return }")).count(), 1);
+    assert_eq!(
+        lines_of_tests(example)
+            .iter()
+            .filter(|(_, line)| line.contains("return }"))
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -121,23 +162,45 @@ fn addresses_are_read_in_one_place() {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
-        for kind in ["IpAddr", "Ipv4Addr", "Ipv6Addr", "IpNet", "Ipv4Net", "Ipv6Net"] {
+        for kind in [
+            "IpAddr", "Ipv4Addr", "Ipv6Addr", "IpNet", "Ipv4Net", "Ipv6Net",
+        ] {
             let reads = without_tests(&text).contains(&format!("parse::<{kind}>"));
-            assert!(!reads, "{} reads {kind} from text: use net::Address or net::Block", relative.display());
+            assert!(
+                !reads,
+                "{} reads {kind} from text: use net::Address or net::Block",
+                relative.display()
+            );
         }
     }
 }
 
 #[test]
 fn only_one_file_of_the_terminal_program_prints() {
-    let doors = ["println!", "print!(", "io::stdout()", "io::stderr()", "anstream::", ".print()"];
+    let doors = [
+        "println!",
+        "print!(",
+        "io::stdout()",
+        "io::stderr()",
+        "anstream::",
+        ".print()",
+    ];
     // What the node's plugins say goes to a runtime, not into the log of a CI job.
-    let others = ["plugin", "handover", "nic", "bin"].map(|room| repository().join("src").join(room));
+    let others =
+        ["plugin", "handover", "nic", "bin"].map(|room| repository().join("src").join(room));
     for file in sources(&repository().join("src")) {
-        let is_other = others.iter().any(|room| file.starts_with(room)) || file.ends_with("cli/output.rs");
+        let is_other =
+            others.iter().any(|room| file.starts_with(room)) || file.ends_with("cli/output.rs");
         let text = std::fs::read_to_string(&file).unwrap();
-        for line in without_tests(&text).lines().filter(|line| !is_other && !line.contains("is_terminal()")) {
-            assert!(!doors.iter().any(|door| line.contains(door)), "{}: {line}", file.display());
+        for line in without_tests(&text)
+            .lines()
+            .filter(|line| !is_other && !line.contains("is_terminal()"))
+        {
+            assert!(
+                !doors.iter().any(|door| line.contains(door)),
+                "{}: {line}",
+                file.display()
+            );
         }
     }
 }
@@ -146,6 +209,10 @@ fn only_one_file_of_the_terminal_program_prints() {
 fn only_the_code_map_knows_features() {
     for file in sources(&repository().join("src")) {
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(file.ends_with("src/lib.rs") || !text.contains("cfg(feature"), "{}", file.display());
+        assert!(
+            file.ends_with("src/lib.rs") || !text.contains("cfg(feature"),
+            "{}",
+            file.display()
+        );
     }
 }

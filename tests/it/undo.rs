@@ -1,4 +1,5 @@
-//! Undo plans: what they take back, what they say of what cannot be taken back, and when they are stale.
+//! Undo plans: what they take back, what they say of what cannot be taken back, and when they are
+//! stale.
 
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
@@ -6,25 +7,50 @@ use serde_json::{Value, json};
 use super::rails::{dual_stack, running};
 use super::support::{Folder, Ran, node, program, ran};
 
-const KEYS: [&str; 2] = ["network.cilium.io/ipv6-pod-cidr", "io.cilium.network.ipv6-pod-cidr"];
+const KEYS: [&str; 2] = [
+    "network.cilium.io/ipv6-pod-cidr",
+    "io.cilium.network.ipv6-pod-cidr",
+];
 
 /// Two nodes run on IPv4; both got an IPv6 block by an apply that left `undo.json`.
 fn applied() -> Folder {
     let folder = dual_stack(&running(&[("n1", "a"), ("n2", "b")]), "{quarantine: 1h}");
-    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--waive", "disruptive-percent"];
-    folder.run(&[&words[..], &["--undo-out", "undo.json"]].concat()).expect(0);
+    let words = [
+        "apply",
+        "--cluster",
+        "cluster.json",
+        "--auto-approve",
+        "--waive",
+        "disruptive-percent",
+    ];
+    folder
+        .run(&[&words[..], &["--undo-out", "undo.json"]].concat())
+        .expect(0);
     folder
 }
 
 fn annotations(folder: &Folder, name: &str) -> Value {
     let list: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
-    let node = list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == name).unwrap();
+    let node = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|item| item["metadata"]["name"] == name)
+        .unwrap();
     node["metadata"]["annotations"].clone()
 }
 
 fn undo(folder: &Folder, code: i32) -> String {
     let ran = folder
-        .run(&["apply", "undo.json", "--auto-approve", "--cluster", "cluster.json", "--undo-out", "redo.json"])
+        .run(&[
+            "apply",
+            "undo.json",
+            "--auto-approve",
+            "--cluster",
+            "cluster.json",
+            "--undo-out",
+            "redo.json",
+        ])
         .expect(code);
     ran.stdout + &ran.stderr
 }
@@ -34,19 +60,58 @@ fn what_was_written_is_taken_back_and_can_be_done_again() {
     let folder = applied();
     assert_eq!(annotations(&folder, "n1")[KEYS[0]], "fd00:20::/64");
     let plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
-    assert_eq!((&plan["intent"], &plan["summary"]["release"]), (&json!("undo"), &json!(2)));
-    assert_eq!(plan["waivers"], json!(["release-percent"]), "what it needs is named");
+    assert_eq!(
+        (&plan["intent"], &plan["summary"]["release"]),
+        (&json!("undo"), &json!(2))
+    );
+    assert_eq!(
+        plan["waivers"],
+        json!(["release-percent"]),
+        "what it needs is named"
+    );
     assert_eq!(plan["changes"][0]["hazard"], "destructive");
     undo(&folder, 0);
-    assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
-    assert!(undo(&folder, 0).contains("done already: 2 changes"), "it is not stale, it is done");
+    assert_eq!(
+        annotations(&folder, "n1")
+            .as_object()
+            .map_or(0, serde_json::Map::len),
+        0
+    );
+    assert!(
+        undo(&folder, 0).contains("done already: 2 changes"),
+        "it is not stale, it is done"
+    );
     // The blocks rest, and the nodes that had them get them back.
-    assert!(folder.read("cluster.json").contains(r#"\"resting\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#));
+    assert!(
+        folder
+            .read("cluster.json")
+            .contains(r#"\"resting\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#)
+    );
     let protected = folder
-        .run(&["apply", "redo.json", "--auto-approve", "--cluster", "cluster.json", "--protect-node", "n1"])
+        .run(&[
+            "apply",
+            "redo.json",
+            "--auto-approve",
+            "--cluster",
+            "cluster.json",
+            "--protect-node",
+            "n1",
+        ])
         .expect(5);
-    assert!(protected.stderr.contains("node `n1` would need a restart"), "{}", protected.stderr);
-    folder.run(&["apply", "redo.json", "--auto-approve", "--cluster", "cluster.json"]).expect(0);
+    assert!(
+        protected.stderr.contains("node `n1` would need a restart"),
+        "{}",
+        protected.stderr
+    );
+    folder
+        .run(&[
+            "apply",
+            "redo.json",
+            "--auto-approve",
+            "--cluster",
+            "cluster.json",
+        ])
+        .expect(0);
     assert_eq!(annotations(&folder, "n2")[KEYS[1]], "fd00:20:0:1::/64");
 }
 
@@ -55,65 +120,163 @@ fn freed_blocks_rest() {
     let folder = applied();
     undo(&folder, 0);
     let list = folder.read("cluster.json");
-    let with_newcomer = list.replacen("\"items\":[", &format!("\"items\":[{},", node("n0", "a", "")), 1);
+    let with_newcomer = list.replacen(
+        "\"items\":[",
+        &format!("\"items\":[{},", node("n0", "a", "")),
+        1,
+    );
     folder.write("cluster.json", with_newcomer);
-    let plan = folder.run(&["plan", "--cluster", "cluster.json", "-o", "json", "--waive", "disruptive-percent"]);
+    let plan = folder.run(&[
+        "plan",
+        "--cluster",
+        "cluster.json",
+        "-o",
+        "json",
+        "--waive",
+        "disruptive-percent",
+    ]);
     let plan = plan.expect(0).json();
-    let blocks: Vec<&str> =
-        plan["changes"].as_array().unwrap().iter().filter_map(|change| change["after"][0].as_str()).collect();
-    assert!(blocks.contains(&"fd00:20::/64") && blocks.contains(&"fd00:20:0:1::/64"), "{blocks:?}");
-    let newcomer = plan["changes"].as_array().unwrap().iter().find(|change| change["name"] == "n0").unwrap();
-    assert_eq!(newcomer["after"], json!(["10.20.2.0/24", "fd00:20:0:2::/64"]));
+    let blocks: Vec<&str> = plan["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|change| change["after"][0].as_str())
+        .collect();
+    assert!(
+        blocks.contains(&"fd00:20::/64") && blocks.contains(&"fd00:20:0:1::/64"),
+        "{blocks:?}"
+    );
+    let newcomer = plan["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|change| change["name"] == "n0")
+        .unwrap();
+    assert_eq!(
+        newcomer["after"],
+        json!(["10.20.2.0/24", "fd00:20:0:2::/64"])
+    );
 }
 
 #[test]
 fn what_changed_meanwhile_makes_it_stale() {
     let folder = applied();
-    let other = folder.read("cluster.json").replace("fd00:20::/64", "fd00:20:0:77::/64");
+    let other = folder
+        .read("cluster.json")
+        .replace("fd00:20::/64", "fd00:20:0:77::/64");
     folder.write("cluster.json", other);
-    assert!(undo(&folder, 4).contains("Node/n1: saved to get no block, but it shows something else by now"));
-    assert_eq!(annotations(&folder, "n2")[KEYS[0]], "fd00:20:0:1::/64", "nothing may be written");
+    assert!(
+        undo(&folder, 4)
+            .contains("Node/n1: saved to get no block, but it shows something else by now")
+    );
+    assert_eq!(
+        annotations(&folder, "n2")[KEYS[0]],
+        "fd00:20:0:1::/64",
+        "nothing may be written"
+    );
 }
 
 /// Files of the folder that an apply named itself.
 fn undo_files(folder: &Folder) -> Vec<String> {
-    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with("undo")).collect()
+    let names = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.starts_with("undo"))
+        .collect()
 }
 
 #[test]
 fn where_nothing_can_be_taken_back_no_undo_plan_is_left() {
     let folder = dual_stack(&[node("n", "a", "")], "");
-    let plan = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0).stdout;
-    assert!(plan.contains("1 change cannot be undone: spec.podCIDRs is write-once"), "{plan}");
-    let said = folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve"]).expect(0).stdout;
-    assert!(said.contains("No undo plan: 1 change cannot be taken back."), "{said}");
-    assert!(said.contains("by hand: drain the node and re-create its Node object"), "{said}");
+    let plan = folder
+        .run(&["plan", "--cluster", "cluster.json"])
+        .expect(0)
+        .stdout;
+    assert!(
+        plan.contains("1 change cannot be undone: spec.podCIDRs is write-once"),
+        "{plan}"
+    );
+    let said = folder
+        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+        .expect(0)
+        .stdout;
+    assert!(
+        said.contains("No undo plan: 1 change cannot be taken back."),
+        "{said}"
+    );
+    assert!(
+        said.contains("by hand: drain the node and re-create its Node object"),
+        "{said}"
+    );
     assert_eq!(undo_files(&folder), [""; 0]);
-    let again = folder.run(&["apply", "--cluster", "cluster.json", "--auto-approve", "-o", "json"]).expect(0).json();
+    let again = folder
+        .run(&[
+            "apply",
+            "--cluster",
+            "cluster.json",
+            "--auto-approve",
+            "-o",
+            "json",
+        ])
+        .expect(0)
+        .json();
     assert_eq!(again["undo"], Value::Null, "nothing was done");
 }
 
 #[test]
 fn what_cannot_be_taken_back_is_in_the_undo_plan_of_the_rest() {
-    let folder = dual_stack(&[running(&[("n1", "a")]), vec![node("n2", "a", "")]].concat(), "");
-    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--waive", "disruptive-percent"];
-    let said = folder.run(&[&words[..], &["--undo-out", "undo.json"]].concat()).expect(0).stdout;
-    assert!(said.contains("Undo plan, takes back 1 of 2 changes: undo.json"), "{said}");
+    let folder = dual_stack(
+        &[running(&[("n1", "a")]), vec![node("n2", "a", "")]].concat(),
+        "",
+    );
+    let words = [
+        "apply",
+        "--cluster",
+        "cluster.json",
+        "--auto-approve",
+        "--waive",
+        "disruptive-percent",
+    ];
+    let said = folder
+        .run(&[&words[..], &["--undo-out", "undo.json"]].concat())
+        .expect(0)
+        .stdout;
+    assert!(
+        said.contains("Undo plan, takes back 1 of 2 changes: undo.json"),
+        "{said}"
+    );
     let plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
-    assert!(plan["blocked"][0]["unblock"].as_str().unwrap().contains("re-create its Node object"));
+    assert!(
+        plan["blocked"][0]["unblock"]
+            .as_str()
+            .unwrap()
+            .contains("re-create its Node object")
+    );
     let told = undo(&folder, 0);
-    assert!(told.contains("! n2\n") && told.contains("it keeps 10.20.1.0/24"), "{told}");
+    assert!(
+        told.contains("! n2\n") && told.contains("it keeps 10.20.1.0/24"),
+        "{told}"
+    );
 }
 
 #[test]
 fn plans_and_undo_plans_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let folder = applied();
-    let mode = |file: &str| std::fs::metadata(folder.join(file)).unwrap().permissions().mode() & 0o777;
+    let mode = |file: &str| {
+        std::fs::metadata(folder.join(file))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
     folder.write("plan.json", "an older plan");
     std::fs::set_permissions(folder.join("plan.json"), PermissionsExt::from_mode(0o644)).unwrap();
-    folder.run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"]).expect(0);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
+        .expect(0);
     assert_eq!((mode("undo.json"), mode("plan.json")), (0o600, 0o600));
 }
 
@@ -134,32 +297,81 @@ fn at_a_terminal(folder: &Folder, arguments: &[&str], typed: &str) -> Ran {
 fn an_undo_plan_is_shown_and_asked_about() {
     let folder = applied();
     let before = folder.read("cluster.json");
-    let words = ["apply", "undo.json", "--cluster", "cluster.json", "--undo-out", "redo.json"];
+    let words = [
+        "apply",
+        "undo.json",
+        "--cluster",
+        "cluster.json",
+        "--undo-out",
+        "redo.json",
+    ];
     let refused = folder.run(&words).expect(1).stderr;
-    assert!(refused.contains("stdin is not a terminal") && refused.contains("pass --auto-approve"), "{refused}");
-    assert!(folder.run(&[&words[..], &["--no-input"]].concat()).expect(1).stderr.contains("--no-input is set"));
+    assert!(
+        refused.contains("stdin is not a terminal") && refused.contains("pass --auto-approve"),
+        "{refused}"
+    );
+    assert!(
+        folder
+            .run(&[&words[..], &["--no-input"]].concat())
+            .expect(1)
+            .stderr
+            .contains("--no-input is set")
+    );
     for other in ["y\n", "\n", "no\n"] {
         let said = at_a_terminal(&folder, &words, other).expect(1).stderr;
-        assert!(said.contains("undo plan undo.json") && said.contains("Undo: 0 to assign"), "{said}");
-        assert!(said.contains("2 to release") && !said.contains("unchanged"), "{said}");
-        assert!(said.contains("Take these changes back?") && said.contains("not approved"), "{said}");
+        assert!(
+            said.contains("undo plan undo.json") && said.contains("Undo: 0 to assign"),
+            "{said}"
+        );
+        assert!(
+            said.contains("2 to release") && !said.contains("unchanged"),
+            "{said}"
+        );
+        assert!(
+            said.contains("Take these changes back?") && said.contains("not approved"),
+            "{said}"
+        );
     }
     assert_eq!(folder.read("cluster.json"), before);
-    assert_eq!(undo_files(&folder), ["undo.json"], "nothing is to be redone");
+    assert_eq!(
+        undo_files(&folder),
+        ["undo.json"],
+        "nothing is to be redone"
+    );
     at_a_terminal(&folder, &words, "yes\n").expect(0);
-    assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
+    assert_eq!(
+        annotations(&folder, "n1")
+            .as_object()
+            .map_or(0, serde_json::Map::len),
+        0
+    );
     // One that is done already needs no answer.
     let done = folder.run(&words[..4]).expect(0).stderr;
-    assert!(done.contains("Undo: nothing to take back.") && !done.contains("as the files say"), "{done}");
+    assert!(
+        done.contains("Undo: nothing to take back.") && !done.contains("as the files say"),
+        "{done}"
+    );
 }
 
 #[test]
 fn whose_digest_is_named_is_not_asked_about() {
     let folder = applied();
-    let digest = serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()["digest"].clone();
-    let words = ["apply", "undo.json", "--cluster", "cluster.json", "--expect-digest"];
-    folder.run(&[&words[..], &["0123456789abcdef"]].concat()).expect(4);
-    let said = folder.run(&[&words[..], &[digest.as_str().unwrap()]].concat()).expect(0).stderr;
+    let digest =
+        serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()["digest"].clone();
+    let words = [
+        "apply",
+        "undo.json",
+        "--cluster",
+        "cluster.json",
+        "--expect-digest",
+    ];
+    folder
+        .run(&[&words[..], &["0123456789abcdef"]].concat())
+        .expect(4);
+    let said = folder
+        .run(&[&words[..], &[digest.as_str().unwrap()]].concat())
+        .expect(0)
+        .stderr;
     assert!(
         said.contains(&format!("digest {}", &digest.as_str().unwrap()[..16])),
         "it is the one that is shown: {said}"
@@ -169,24 +381,67 @@ fn whose_digest_is_named_is_not_asked_about() {
 #[test]
 fn a_plan_file_is_shown_without_a_cluster() {
     let folder = applied();
-    let digest = serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()["digest"].clone();
+    let digest =
+        serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()["digest"].clone();
     let shown = folder.run(&["show", "undo.json"]).expect(0).stdout;
-    assert!(shown.starts_with("undo plan undo.json\n  directory  pools\n  waivers    release-percent\n"), "{shown}");
-    assert!(shown.contains("- n1  fd00:20::/64 -> none") && shown.contains(digest.as_str().unwrap()), "{shown}");
-    assert_eq!(folder.run(&["show", "plan", "undo.json"]).expect(0).stdout, shown);
-    let json = folder.run(&["show", "undo.json", "-o", "json"]).expect(0).json();
-    assert_eq!(json, serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap());
-    assert!(folder.run(&["show", "plan", "-o", "markdown", "undo.json"]).expect(0).stdout.contains("2 to release"));
-    folder.write("edited.json", folder.read("undo.json").replace("fd00:20::/64", "fd00:20:0:9::/64"));
-    assert!(folder.run(&["show", "edited.json"]).expect(1).stderr.contains("do not match its digest"));
-    assert!(folder.run(&["show", "podes"]).expect(1).stderr.contains("`show pools`"));
+    assert!(
+        shown
+            .starts_with("undo plan undo.json\n  directory  pools\n  waivers    release-percent\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("- n1  fd00:20::/64 -> none") && shown.contains(digest.as_str().unwrap()),
+        "{shown}"
+    );
+    assert_eq!(
+        folder.run(&["show", "plan", "undo.json"]).expect(0).stdout,
+        shown
+    );
+    let json = folder
+        .run(&["show", "undo.json", "-o", "json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        json,
+        serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()
+    );
+    assert!(
+        folder
+            .run(&["show", "plan", "-o", "markdown", "undo.json"])
+            .expect(0)
+            .stdout
+            .contains("2 to release")
+    );
+    folder.write(
+        "edited.json",
+        folder
+            .read("undo.json")
+            .replace("fd00:20::/64", "fd00:20:0:9::/64"),
+    );
+    assert!(
+        folder
+            .run(&["show", "edited.json"])
+            .expect(1)
+            .stderr
+            .contains("do not match its digest")
+    );
+    assert!(
+        folder
+            .run(&["show", "podes"])
+            .expect(1)
+            .stderr
+            .contains("`show pools`")
+    );
 }
 
 #[test]
 fn what_stands_in_an_undo_plan_is_not_trusted() {
     let folder = applied();
     let plan = folder.read("undo.json");
-    folder.write("undo.json", plan.replace("fd00:20::/64", "fd00:20:0:9::/64"));
+    folder.write(
+        "undo.json",
+        plan.replace("fd00:20::/64", "fd00:20:0:9::/64"),
+    );
     assert!(undo(&folder, 1).contains("do not match its digest"));
 }
 
@@ -195,7 +450,10 @@ fn what_stands_in_an_undo_plan_is_not_trusted() {
 pub fn forge(folder: &Folder, file: &str, change: impl Fn(&mut Value)) {
     let mut plan: Value = serde_json::from_str(&folder.read(file)).unwrap();
     change(&mut plan);
-    plan["digest"] = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string()).unwrap().digest.into();
+    plan["digest"] = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string())
+        .unwrap()
+        .digest
+        .into();
     folder.write(file, plan.to_string());
 }
 
@@ -204,21 +462,37 @@ fn a_forged_undo_plan_moves_nothing_and_gives_nothing_that_no_pool_gives() {
     let folder = applied();
     let before = folder.read("cluster.json");
     forge(&folder, "undo.json", |plan| {
-        plan["changes"][0]["edit"] =
-            json!({"metadata.annotations": {KEYS[0]: "fd00:20:0:99::/64", KEYS[1]: "fd00:20:0:99::/64"}});
+        plan["changes"][0]["edit"] = json!({"metadata.annotations": {KEYS[0]: "fd00:20:0:99::/64", KEYS[1]: "fd00:20:0:99::/64"}});
     });
     undo(&folder, 4);
     assert_eq!(folder.read("cluster.json"), before);
 
     let folder = applied();
     undo(&folder, 0);
-    for (other, code) in [("2001:db8::/64", 4), ("10.20.7.0/24", 4), ("fd00:20::/63", 4)] {
+    for (other, code) in [
+        ("2001:db8::/64", 4),
+        ("10.20.7.0/24", 4),
+        ("fd00:20::/63", 4),
+    ] {
         let redo = folder.read("redo.json");
         forge(&folder, "redo.json", |plan| {
-            plan["changes"][0]["edit"] = json!({"metadata.annotations": {KEYS[0]: other, KEYS[1]: other}});
+            plan["changes"][0]["edit"] =
+                json!({"metadata.annotations": {KEYS[0]: other, KEYS[1]: other}});
         });
-        let ran = folder.run(&["apply", "redo.json", "--auto-approve", "--cluster", "cluster.json"]).expect(code);
-        assert!(!folder.read("cluster.json").contains(other), "{other}: {}", ran.stderr);
+        let ran = folder
+            .run(&[
+                "apply",
+                "redo.json",
+                "--auto-approve",
+                "--cluster",
+                "cluster.json",
+            ])
+            .expect(code);
+        assert!(
+            !folder.read("cluster.json").contains(other),
+            "{other}: {}",
+            ran.stderr
+        );
         folder.write("redo.json", redo);
     }
 }
@@ -227,34 +501,90 @@ fn a_forged_undo_plan_moves_nothing_and_gives_nothing_that_no_pool_gives() {
 fn what_is_given_back_is_nobody_elses_by_now() {
     let folder = applied();
     undo(&folder, 0);
-    folder.write("pools/pin.yaml", super::support::pin("later", "fd00:20::/64"));
-    let stale = folder.run(&["apply", "redo.json", "--auto-approve", "--cluster", "cluster.json"]).expect(4).stderr;
-    assert!(stale.contains("fd00:20::/64 cannot be given back"), "{stale}");
+    folder.write(
+        "pools/pin.yaml",
+        super::support::pin("later", "fd00:20::/64"),
+    );
+    let stale = folder
+        .run(&[
+            "apply",
+            "redo.json",
+            "--auto-approve",
+            "--cluster",
+            "cluster.json",
+        ])
+        .expect(4)
+        .stderr;
+    assert!(
+        stale.contains("fd00:20::/64 cannot be given back"),
+        "{stale}"
+    );
 }
 
 #[test]
 fn it_works_after_the_files_were_reverted_and_a_node_is_gone() {
     let folder = applied();
-    folder.write("pools/a.yaml", super::support::pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
-    let list = folder.read("cluster.json").replace(r#""uid": "uid-n2""#, r#""uid": "uid-of-its-successor""#);
+    folder.write(
+        "pools/a.yaml",
+        super::support::pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
+    let list = folder
+        .read("cluster.json")
+        .replace(r#""uid": "uid-n2""#, r#""uid": "uid-of-its-successor""#);
     folder.write("cluster.json", list);
     assert!(undo(&folder, 0).contains("left out: 1 object, gone or re-created since"));
-    assert_eq!(annotations(&folder, "n1").as_object().map_or(0, serde_json::Map::len), 0);
-    assert_eq!(annotations(&folder, "n2")[KEYS[0]], "fd00:20:0:1::/64", "another object is left alone");
+    assert_eq!(
+        annotations(&folder, "n1")
+            .as_object()
+            .map_or(0, serde_json::Map::len),
+        0
+    );
+    assert_eq!(
+        annotations(&folder, "n2")[KEYS[0]],
+        "fd00:20:0:1::/64",
+        "another object is left alone"
+    );
 }
 
 #[test]
 fn no_file_is_overwritten() {
     let folder = applied();
-    let same = ["apply", "undo.json", "--auto-approve", "--cluster", "cluster.json", "--undo-out", "undo.json"];
-    assert!(folder.run(&same).expect(1).stderr.contains("the undo plan cannot be written to undo.json"));
+    let same = [
+        "apply",
+        "undo.json",
+        "--auto-approve",
+        "--cluster",
+        "cluster.json",
+        "--undo-out",
+        "undo.json",
+    ];
+    assert!(
+        folder
+            .run(&same)
+            .expect(1)
+            .stderr
+            .contains("the undo plan cannot be written to undo.json")
+    );
 }
 
 #[test]
 fn a_place_that_cannot_be_written_stops_before_the_first_write() {
     let folder = dual_stack(&running(&[("n1", "a")]), "");
     let before = folder.read("cluster.json");
-    let words = ["apply", "--cluster", "cluster.json", "--auto-approve", "--undo-out", "missing/undo.json"];
-    assert!(folder.run(&words).expect(1).stderr.contains("the undo plan cannot be written"));
+    let words = [
+        "apply",
+        "--cluster",
+        "cluster.json",
+        "--auto-approve",
+        "--undo-out",
+        "missing/undo.json",
+    ];
+    assert!(
+        folder
+            .run(&words)
+            .expect(1)
+            .stderr
+            .contains("the undo plan cannot be written")
+    );
     assert_eq!(folder.read("cluster.json"), before);
 }

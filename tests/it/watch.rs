@@ -1,4 +1,5 @@
-//! `watch` on a real API server: nodes that join, files that change, servers that go away, and others who write too.
+//! `watch` on a real API server: nodes that join, files that change, servers that go away, and
+//! others who write too.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +11,29 @@ use super::server::{Server, kubernetes, node};
 use super::support::pool;
 
 fn server() -> Server {
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), Options::default(), &[]);
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
     let selector = "nodeSelector: {matchLabels: {rack: a}}";
-    server.folder.write("pools/a.yaml", pool("a", &format!("{{cidrs: [10.20.0.0/16], blockSize: 24, {selector}}}")));
+    server.folder.write(
+        "pools/a.yaml",
+        pool(
+            "a",
+            &format!("{{cidrs: [10.20.0.0/16], blockSize: 24, {selector}}}"),
+        ),
+    );
     server
 }
 
 fn watching(server: &Server, arguments: &[&str]) -> Running {
-    Running::start(server.folder.path(), server.plane.kubeconfig(), &[&["watch"], arguments].concat())
+    Running::start(
+        server.folder.path(),
+        server.plane.kubeconfig(),
+        &[&["watch"], arguments].concat(),
+    )
 }
 
 fn in_rack(name: &str, rack: &str) -> Value {
@@ -37,21 +53,40 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
     let seen = watching.until("seen", json!({"nodes": 3}));
     assert_eq!(seen["blocked"][0]["name"], "n3", "{seen}");
     let selector = "nodeSelector: {matchLabels: {rack: b}}";
-    let rack_b = pool("b", &format!("{{cidrs: [10.30.0.0/16], blockSize: 24, {selector}}}"));
+    let rack_b = pool(
+        "b",
+        &format!("{{cidrs: [10.30.0.0/16], blockSize: 24, {selector}}}"),
+    );
     // As editors save.
     server.folder.write("b.yaml~", &rack_b);
-    std::fs::rename(server.folder.join("b.yaml~"), server.folder.join("pools/b.yaml")).unwrap();
+    std::fs::rename(
+        server.folder.join("b.yaml~"),
+        server.folder.join("pools/b.yaml"),
+    )
+    .unwrap();
     assert_eq!(watching.written("n3"), json!(["10.30.0.0/24"]));
 
-    server.folder.write("pools/b.yaml", &rack_b[..rack_b.len() / 2]);
+    server
+        .folder
+        .write("pools/b.yaml", &rack_b[..rack_b.len() / 2]);
     watching.until("invalid", json!({}));
     server.nodes([in_rack("n4", "b")]);
-    assert_eq!(watching.written("n4"), json!(["10.30.1.0/24"]), "the last good files stay in force");
+    assert_eq!(
+        watching.written("n4"),
+        json!(["10.30.1.0/24"]),
+        "the last good files stay in force"
+    );
     let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
-    server.folder.write("pools/policy.yaml", format!("{kind}\nspec: {{paused: true}}\n"));
+    server.folder.write(
+        "pools/policy.yaml",
+        format!("{kind}\nspec: {{paused: true}}\n"),
+    );
     watching.until("seen", json!({"paused": true}));
     std::fs::remove_file(server.folder.join("pools/policy.yaml")).unwrap();
-    server.folder.write("pools/b.yaml", rack_b.replace("10.30.0.0/16", "10.30.0.0/16, 10.31.0.0/16"));
+    server.folder.write(
+        "pools/b.yaml",
+        rack_b.replace("10.30.0.0/16", "10.30.0.0/16, 10.31.0.0/16"),
+    );
     watching.until("in-force", json!({}));
 
     std::fs::rename(server.folder.join("pools"), server.folder.join("away")).unwrap();
@@ -59,7 +94,10 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
     server.nodes([in_rack("n5", "a")]);
     assert_eq!(watching.written("n5"), json!(["10.20.2.0/24"]));
     std::fs::rename(server.folder.join("away"), server.folder.join("pools")).unwrap();
-    server.folder.write("pools/c.yaml", pool("c", "{cidrs: [10.40.0.0/16], blockSize: 24}"));
+    server.folder.write(
+        "pools/c.yaml",
+        pool("c", "{cidrs: [10.40.0.0/16], blockSize: 24}"),
+    );
     watching.until("in-force", json!({"files": 3}));
     assert_eq!(watching.end(), 0);
 }
@@ -95,8 +133,13 @@ fn two_of_them_and_an_apply_give_no_block_twice() {
         let held = server.pod_cidrs();
         left.retain(|name| held[name].is_empty());
         if let Some(name) = left.first() {
-            let seen = watching.iter().find_map(|one| one.lines.recv_timeout(AT_MOST).ok());
-            assert!(seen.is_some(), "nobody does anything, and {name} has no block");
+            let seen = watching
+                .iter()
+                .find_map(|one| one.lines.recv_timeout(AT_MOST).ok());
+            assert!(
+                seen.is_some(),
+                "nobody does anything, and {name} has no block"
+            );
         }
     }
     let held = server.pod_cidrs();
@@ -112,15 +155,29 @@ fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise
             "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
         )
     };
-    server.folder.write("pools/core.yaml", balancer("core", "20.0.9.0/24"));
-    server.folder.write("pools/edge.yaml", balancer("edge", "20.0.10.0/24"));
+    server
+        .folder
+        .write("pools/core.yaml", balancer("core", "20.0.9.0/24"));
+    server
+        .folder
+        .write("pools/edge.yaml", balancer("edge", "20.0.10.0/24"));
     let watching = watching(&server, &["--waive", "lost-addresses=1"]);
-    watching.until("written", json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge"}));
+    watching.until(
+        "written",
+        json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge"}),
+    );
     let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});
-    server.plane.create("/api/v1/namespaces/default/services", &service).unwrap();
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});
+    server
+        .plane
+        .create("/api/v1/namespaces/default/services", &service)
+        .unwrap();
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "20.0.10.1"}]}}});
-    server.plane.patch("/api/v1/namespaces/default/services/web/status", &status).unwrap();
+    server
+        .plane
+        .patch("/api/v1/namespaces/default/services/web/status", &status)
+        .unwrap();
     let path = "/apis/cilium.io/v2/ciliumloadbalancerippools/edge";
     // What happens to one kind is heard of beside what happens to another one.
     server.nodes([in_rack("n0", "a")]);
@@ -134,23 +191,41 @@ fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise
     };
     assert_eq!(seen["waiting"][0]["name"], "edge", "{seen}");
     server.nodes([in_rack("n1", "a")]);
-    assert_eq!(watching.written("n1"), json!(["10.20.1.0/24"]), "a new node never waits");
+    assert_eq!(
+        watching.written("n1"),
+        json!(["10.20.1.0/24"]),
+        "a new node never waits"
+    );
     server.plane.get(path).unwrap();
-    let policy =
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {unattended: destructive}\n";
+    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {unattended: destructive}\n";
     server.folder.write("pools/policy.yaml", policy);
-    watching.until("written", json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge", "after": []}));
+    watching.until(
+        "written",
+        json!({"kind": "CiliumLoadBalancerIPPool", "name": "edge", "after": []}),
+    );
     server.plane.get(path).unwrap_err();
 }
 
 #[test]
 fn a_cluster_in_a_file_is_refused_and_so_are_faulty_files_at_the_beginning() {
-    let folder = super::support::Folder::new(&[("pools/a.yaml", "kind: IPPool"), ("cluster.json", "{}")]);
-    folder.run(&["watch", "--cluster", "cluster.json"]).expect(3);
-    folder.write("pools/a.yaml", pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"));
+    let folder =
+        super::support::Folder::new(&[("pools/a.yaml", "kind: IPPool"), ("cluster.json", "{}")]);
+    folder
+        .run(&["watch", "--cluster", "cluster.json"])
+        .expect(3);
+    folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
     folder.write("cluster.json", super::support::cluster("1.19.3", "", &[]));
-    let refused = folder.run(&["watch", "--cluster", "cluster.json"]).expect(1);
-    assert!(refused.stderr.contains("watch an API server"), "{}", refused.stderr);
+    let refused = folder
+        .run(&["watch", "--cluster", "cluster.json"])
+        .expect(1);
+    assert!(
+        refused.stderr.contains("watch an API server"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -160,15 +235,32 @@ fn claims_of_a_newer_version_are_not_overwritten() {
     server.nodes([in_rack("n1", "a")]);
     watching.written("n1");
     let path = "/api/v1/namespaces/kube-system/configmaps/cilium-ipam-claims";
-    let claims = |text: &str| server.plane.patch(path, &json!({"data": {"claims.json": text}})).unwrap();
+    let claims = |text: &str| {
+        server
+            .plane
+            .patch(path, &json!({"data": {"claims.json": text}}))
+            .unwrap()
+    };
     let newer = r#"{"format_version":"2.0","leases":[]}"#;
     claims(newer);
     let trouble = watching.until("trouble", json!({}));
-    assert!(trouble["why"].as_str().unwrap().contains("format version 2.0"), "{trouble}");
+    assert!(
+        trouble["why"]
+            .as_str()
+            .unwrap()
+            .contains("format version 2.0"),
+        "{trouble}"
+    );
     server.nodes([in_rack("n2", "a")]);
     server.run(&["apply", "--auto-approve"]).expect(8);
-    assert_eq!(server.plane.get(path).unwrap()["data"]["claims.json"], newer);
-    assert!(server.pod_cidrs()["n2"].is_empty(), "nobody knows what is spoken for");
+    assert_eq!(
+        server.plane.get(path).unwrap()["data"]["claims.json"],
+        newer
+    );
+    assert!(
+        server.pod_cidrs()["n2"].is_empty(),
+        "nobody knows what is spoken for"
+    );
     claims(r#"{"format_version":"1.0"}"#);
     assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));
     watching.until("recovered", json!({}));

@@ -1,4 +1,5 @@
-//! Mutations of JSON that keep it JSON, beside libFuzzer's own: most of its leave nothing that can be parsed.
+//! Mutations of JSON that keep it JSON, beside libFuzzer's own: most of its leave nothing that can
+//! be parsed.
 //!
 //! Knows nothing of what is fuzzed but a few words that are worth trying.
 
@@ -78,7 +79,9 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> Optio
 fn once(root: &mut Value, dice: &mut Dice) {
     let (target, donor) = (dice.roll(count(root)), dice.roll(count(root)));
     let donor = nth(root, donor).map(|donor| donor.clone());
-    let Some(target) = nth(root, target) else { return };
+    let Some(target) = nth(root, target) else {
+        return;
+    };
     match (target, dice.roll(4)) {
         (Value::Array(items), 0) if !items.is_empty() => {
             items.remove(dice.roll(items.len()));
@@ -94,7 +97,10 @@ fn once(root: &mut Value, dice: &mut Dice) {
             fields.insert(word.to_owned(), donor.unwrap_or(Value::Null));
         }
         (Value::String(text), 0) => text.push_str(WORDS[dice.roll(WORDS.len())]),
-        (target, 0) => *target = [json!(null), json!(true), json!(0), json!([]), json!({})][dice.roll(5)].clone(),
+        (target, 0) => {
+            *target =
+                [json!(null), json!(true), json!(0), json!([]), json!({})][dice.roll(5)].clone()
+        }
         (target @ Value::String(_), 1 | 2) => *target = json!(WORDS[dice.roll(WORDS.len())]),
         (target, _) => *target = donor.unwrap_or(Value::Null),
     }

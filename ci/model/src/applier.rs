@@ -1,7 +1,9 @@
-//! The steps of an applier: read the claims, list CiliumNodes, list Nodes, decide, replace the claims, write, tell.
+//! The steps of an applier: read the claims, list CiliumNodes, list Nodes, decide, replace the
+//! claims, write, tell.
 //!
-//! The order is that of `run/ledger.rs`, `run/settle.rs` and `cluster/observe.rs`. It knows what the cluster shows and
-//! nothing else of the world: not which of its writes can still land, nor what other appliers do.
+//! The order is that of `run/ledger.rs`, `run/settle.rs` and `cluster/observe.rs`. It knows what
+//! the cluster shows and nothing else of the world: not which of its writes can still land, nor
+//! what other appliers do.
 
 use std::sync::Arc;
 
@@ -38,7 +40,9 @@ impl Protocol {
             }
             Phase::Deciding { left, sent, .. } => {
                 steps.push(Step::Die);
-                let awaited = (0..).zip(sent).filter(|(_, (_, fate))| *fate == Fate::InFlight);
+                let awaited = (0..)
+                    .zip(sent)
+                    .filter(|(_, (_, fate))| *fate == Fate::InFlight);
                 steps.extend(awaited.map(|(write, _)| Step::GiveUp(write)));
                 if !left.is_empty() && self.may_swap(*knowledge) {
                     steps.push(Step::Swap);
@@ -71,7 +75,14 @@ impl Protocol {
     }
 
     fn unread(&self, phase: &Phase) -> &'static [Kind] {
-        let Phase::Reading { claims, cilium_nodes, nodes } = phase else { return self.order() };
+        let Phase::Reading {
+            claims,
+            cilium_nodes,
+            nodes,
+        } = phase
+        else {
+            return self.order();
+        };
         let is_read = |kind: &&Kind| match kind {
             Kind::Claims => claims.is_some(),
             Kind::CiliumNodes => cilium_nodes.is_some(),
@@ -81,12 +92,23 @@ impl Protocol {
     }
 
     fn list_of_nodes(&self, state: &State) -> Nodes {
-        if self.has(Mutation::NodesFromCache) { state.cache } else { state.living() }
+        if self.has(Mutation::NodesFromCache) {
+            state.cache
+        } else {
+            state.living()
+        }
     }
 
     /// What an applier has seen once it has read the last of it.
     pub(crate) fn seen(&self, state: &State, applier: usize) -> Option<Seen> {
-        let Phase::Reading { claims, cilium_nodes, nodes } = &state.appliers[applier].phase else { return None };
+        let Phase::Reading {
+            claims,
+            cilium_nodes,
+            nodes,
+        } = &state.appliers[applier].phase
+        else {
+            return None;
+        };
         Some(Seen {
             claims: claims.unwrap_or(state.claims),
             cilium_nodes: cilium_nodes.unwrap_or(state.cilium_nodes),
@@ -107,7 +129,9 @@ impl Protocol {
     }
 
     fn decisions_of(&self, state: &State, applier: usize, steps: &mut Vec<Step>) {
-        let Some(seen) = self.seen(state, applier) else { return };
+        let Some(seen) = self.seen(state, applier) else {
+            return;
+        };
         let (in_force, choices) = self.conclusions(&seen);
         for (index, choice) in (0..).zip(choices.iter()) {
             let changes_something = !choice.changes.is_empty() || in_force != seen.claims;
@@ -130,7 +154,11 @@ impl Protocol {
             let writable = self.decisions.claim(&ledger, &changes).writable;
             sent.extend(writable.iter().map(|change| (*change, Fate::InFlight)));
         }
-        state.appliers[applier].phase = Phase::Deciding { ledger, left: changes, sent };
+        state.appliers[applier].phase = Phase::Deciding {
+            ledger,
+            left: changes,
+            sent,
+        };
         Some(())
     }
 
@@ -143,12 +171,15 @@ impl Protocol {
     }
 
     fn may_close(&self, knowledge: Knowledge) -> bool {
-        !self.has(Mutation::NoClaims) && (knowledge == Knowledge::Current || self.has(Mutation::BlindClose))
+        !self.has(Mutation::NoClaims)
+            && (knowledge == Knowledge::Current || self.has(Mutation::BlindClose))
     }
 
     /// As `Ledger::settle`: the cluster does not learn of it yet.
     fn settle(&self, state: &mut State, applier: usize) -> Option<()> {
-        let Phase::Deciding { ledger, sent, .. } = &mut state.appliers[applier].phase else { return None };
+        let Phase::Deciding { ledger, sent, .. } = &mut state.appliers[applier].phase else {
+            return None;
+        };
         *ledger = self.decisions.settle(ledger, &landed(sent));
         sent.retain(|(_, fate)| *fate == Fate::InFlight);
         Some(())
@@ -157,7 +188,14 @@ impl Protocol {
     /// As `Ledger::claim` and the writes after it.
     fn swap(&self, state: &mut State, applier: usize) -> Option<()> {
         let Applier { phase, knowledge } = state.appliers[applier];
-        let Phase::Deciding { ledger, mut left, mut sent } = phase else { return None };
+        let Phase::Deciding {
+            ledger,
+            mut left,
+            mut sent,
+        } = phase
+        else {
+            return None;
+        };
         let batch = left.take_first(usize::from(self.bounds.batch));
         let claimed = self.decisions.claim(&ledger, &batch);
         let mut claims = claimed.claims;
@@ -165,7 +203,11 @@ impl Protocol {
             leave_versions(&state.claims, &batch, &mut claims);
         }
         let ignores_conflicts = self.has(Mutation::ClaimsInForceIgnored);
-        let writes = if ignores_conflicts { &batch } else { &claimed.writable };
+        let writes = if ignores_conflicts {
+            &batch
+        } else {
+            &claimed.writable
+        };
         if !self.has(Mutation::WritesBeforeSwap) {
             sent.extend(writes.iter().map(|change| (*change, Fate::InFlight)));
         }
@@ -173,7 +215,11 @@ impl Protocol {
         if !is_lost && !self.has(Mutation::NoClaims) {
             replace(state, applier, claims);
         }
-        state.appliers[applier].phase = Phase::Deciding { ledger: claims, left, sent };
+        state.appliers[applier].phase = Phase::Deciding {
+            ledger: claims,
+            left,
+            sent,
+        };
         if is_lost || self.has(Mutation::NoClaims) {
             die(state, applier);
         }
@@ -182,7 +228,9 @@ impl Protocol {
 
     /// As `Ledger::close`.
     fn close(&self, state: &mut State, applier: usize) -> Option<()> {
-        let Phase::Deciding { ledger, sent, .. } = &state.appliers[applier].phase else { return None };
+        let Phase::Deciding { ledger, sent, .. } = &state.appliers[applier].phase else {
+            return None;
+        };
         let settled = match self.mutation {
             Some(Mutation::DroppedUnanswered) => sent.iter().map(|(change, _)| *change).collect(),
             _ => landed(sent),
@@ -204,9 +252,15 @@ impl Protocol {
         let seen = self.seen(state, applier)?;
         let found = (0..).zip(&seen.claims).filter_map(|(after, spoken)| {
             let claim = spoken.claim?;
-            let node =
-                seen.nodes[usize::from(claim.node)].filter(|node| node.uid == claim.uid && node.shown.is_none())?;
-            Some(Change { node: claim.node, uid: node.uid, version: node.version, before: None, after })
+            let node = seen.nodes[usize::from(claim.node)]
+                .filter(|node| node.uid == claim.uid && node.shown.is_none())?;
+            Some(Change {
+                node: claim.node,
+                uid: node.uid,
+                version: node.version,
+                before: None,
+                after,
+            })
         });
         state.in_flight.extend(found);
         die(state, applier);
@@ -217,7 +271,11 @@ impl Protocol {
 fn read(state: &mut State, applier: usize, kind: Kind, listed: Nodes) {
     let phase = state.appliers[applier].phase;
     let (mut claims, mut cilium_nodes, mut nodes) = match phase {
-        Phase::Reading { claims, cilium_nodes, nodes } => (claims, cilium_nodes, nodes),
+        Phase::Reading {
+            claims,
+            cilium_nodes,
+            nodes,
+        } => (claims, cilium_nodes, nodes),
         Phase::Idle | Phase::Deciding { .. } => (None, None, None),
     };
     match kind {
@@ -225,11 +283,17 @@ fn read(state: &mut State, applier: usize, kind: Kind, listed: Nodes) {
         Kind::CiliumNodes => cilium_nodes = Some(state.cilium_nodes),
         Kind::Nodes => nodes = Some(listed),
     }
-    state.appliers[applier].phase = Phase::Reading { claims, cilium_nodes, nodes };
+    state.appliers[applier].phase = Phase::Reading {
+        claims,
+        cilium_nodes,
+        nodes,
+    };
 }
 
 fn give_up(state: &mut State, applier: usize, write: u8) -> Option<()> {
-    let Phase::Deciding { sent, .. } = &mut state.appliers[applier].phase else { return None };
+    let Phase::Deciding { sent, .. } = &mut state.appliers[applier].phase else {
+        return None;
+    };
     let given_up = *sent.get(usize::from(write))?;
     sent.retain(|other| *other != given_up);
     state.in_flight.push(given_up.0);
@@ -237,11 +301,14 @@ fn give_up(state: &mut State, applier: usize, write: u8) -> Option<()> {
 }
 
 fn landed(sent: &[(Change, Fate)]) -> List<Change> {
-    sent.iter().filter(|(_, fate)| *fate == Fate::Landed).map(|(change, _)| *change).collect()
+    sent.iter()
+        .filter(|(_, fate)| *fate == Fate::Landed)
+        .map(|(change, _)| *change)
+        .collect()
 }
 
-/// The object of the claims gets this content. Its version moves only when that is another one than before, and then
-/// whoever has read it is outdated.
+/// The object of the claims gets this content. Its version moves only when that is another one than
+/// before, and then whoever has read it is outdated.
 fn replace(state: &mut State, applier: usize, claims: Claims) {
     if state.claims != claims {
         state.claims = claims;
@@ -266,7 +333,9 @@ fn knows_claims(phase: &Phase) -> bool {
 fn leave_versions(before: &Claims, batch: &[Change], claims: &mut Claims) {
     for change in batch {
         let found = before[usize::from(change.after)].claim;
-        if let Some(found) = found.filter(|claim| (claim.node, claim.uid) == (change.node, change.uid)) {
+        if let Some(found) =
+            found.filter(|claim| (claim.node, claim.uid) == (change.node, change.uid))
+        {
             claims[usize::from(change.after)].claim = Some(found);
         }
     }

@@ -16,7 +16,8 @@ pub enum WriteKind {
 pub enum Moves {
     /// As the planner has it today: what a node holds stays.
     Refused,
-    /// A node that is pinned to another block than it holds is moved; each move counts as a disturbance.
+    /// A node that is pinned to another block than it holds is moved; each move counts as a
+    /// disturbance.
     Planned,
 }
 
@@ -34,12 +35,14 @@ pub enum Garbage {
 pub enum Progress {
     /// It is not.
     Unchecked,
-    /// From each of them an applier that has the cluster to itself gets blocks to all nodes, as far as there are any.
+    /// From each of them an applier that has the cluster to itself gets blocks to all nodes, as far
+    /// as there are any.
     Checked,
 }
 
-/// The size of the world, and how often it may be disturbed. Pins differ from decision to decision, appliers are killed
-/// at any step, and resting blocks become free at any moment, all without limit.
+/// The size of the world, and how often it may be disturbed. Pins differ from decision to decision,
+/// appliers are killed at any step, and resting blocks become free at any moment, all without
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// What the writes are.
@@ -50,8 +53,8 @@ pub struct Bounds {
     pub nodes: u8,
     /// Blocks of the one pool.
     pub blocks: u8,
-    /// Heartbeats, deletions of a Node, releases by a person, deletions of a CiliumNode by a person, and moves, all
-    /// together. That a deleted node comes back costs nothing.
+    /// Heartbeats, deletions of a Node, releases by a person, deletions of a CiliumNode by a
+    /// person, and moves, all together. That a deleted node comes back costs nothing.
     pub disturbances: u8,
     /// Changes whose blocks are claimed together.
     pub batch: u8,
@@ -78,17 +81,33 @@ impl Bounds {
     };
 
     /// The same for creations.
-    pub const SMALL_CREATION: Bounds = Bounds { writes: WriteKind::Creation, ..Bounds::SMALL };
+    pub const SMALL_CREATION: Bounds = Bounds {
+        writes: WriteKind::Creation,
+        ..Bounds::SMALL
+    };
 }
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bounds { writes, appliers, nodes, blocks, disturbances, batch, moves, garbage, progress } = self;
+        let Bounds {
+            writes,
+            appliers,
+            nodes,
+            blocks,
+            disturbances,
+            batch,
+            moves,
+            garbage,
+            progress,
+        } = self;
         let writes = match writes {
             WriteKind::Guarded => "guarded",
             WriteKind::Creation => "creation",
         };
-        write!(f, "writes={writes} appliers={appliers} nodes={nodes} blocks={blocks} disturbances={disturbances}")?;
+        write!(
+            f,
+            "writes={writes} appliers={appliers} nodes={nodes} blocks={blocks} disturbances={disturbances}"
+        )?;
         if *batch < *nodes {
             write!(f, " batch={batch}")?;
         }

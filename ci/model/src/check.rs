@@ -27,7 +27,8 @@ pub struct Report {
 /// Checks the protocol, whole or without one of its rules.
 ///
 /// # Errors
-/// Decisions of the program that the model does not understand, and bounds within which too little ever happens.
+/// Decisions of the program that the model does not understand, and bounds within which too little
+/// ever happens.
 pub fn check(bounds: &Bounds, mutation: Option<Mutation>) -> Result<Report> {
     if mutation.is_some() {
         return nearest(bounds, mutation);
@@ -43,27 +44,44 @@ pub fn check(bounds: &Bounds, mutation: Option<Mutation>) -> Result<Report> {
 /// Every state, in whatever order takes the least memory.
 fn exhaustive(bounds: &Bounds) -> Result<Report> {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get);
-    let checker = Protocol::new(*bounds, None)?.checker().threads(threads).symmetry();
-    let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
+    let checker = Protocol::new(*bounds, None)?
+        .checker()
+        .threads(threads)
+        .symmetry();
+    let checker = checker
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_dfs()
+        .join();
     let report = report(&checker)?;
-    let is_reached = [SERVED, SERVED_AGAIN].iter().all(|property| checker.discovery(property).is_some());
-    ensure!(report.violation.is_some() || is_reached, "too little ever happens within {bounds}");
+    let is_reached = [SERVED, SERVED_AGAIN]
+        .iter()
+        .all(|property| checker.discovery(property).is_some());
+    ensure!(
+        report.violation.is_some() || is_reached,
+        "too little ever happens within {bounds}"
+    );
     Ok(report)
 }
 
 /// The nearest states first; a single thread, or they come out of order.
 fn nearest(bounds: &Bounds, mutation: Option<Mutation>) -> Result<Report> {
-    let checker = Protocol::new(*bounds, mutation)?.checker().finish_when(HasDiscoveries::AnyFailures);
+    let checker = Protocol::new(*bounds, mutation)?
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures);
     report(&checker.spawn_bfs().join())
 }
 
 fn report(checker: &impl Checker<Protocol>) -> Result<Report> {
     let protocol = checker.model();
     if let Some(error) = protocol.decisions.failure() {
-        return Err(anyhow!("the program has answered what the model does not understand: {error:#}"));
+        return Err(anyhow!(
+            "the program has answered what the model does not understand: {error:#}"
+        ));
     }
     let mut discoveries = checker.discoveries();
-    let path = discoveries.remove(UNIQUE).or_else(|| discoveries.remove(PROGRESSES));
+    let path = discoveries
+        .remove(UNIQUE)
+        .or_else(|| discoveries.remove(PROGRESSES));
     let steps = path.map(stateright::Path::into_vec);
     Ok(Report {
         states: checker.state_count(),

@@ -1,5 +1,6 @@
-//! Asks the program itself what it would do, and remembers its answers: the same question comes up in many states.
-//! Knows nothing of appliers, nor of what may go wrong between a decision and its writes.
+//! Asks the program itself what it would do, and remembers its answers: the same question comes up
+//! in many states. Knows nothing of appliers, nor of what may go wrong between a decision and its
+//! writes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +9,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use anyhow::{Error, Result, bail};
 use cilium_ipam::desired::Desired;
 use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied};
+use cilium_ipam::plan::{
+    Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied,
+};
 
 use crate::bounds::{Bounds, Moves, WriteKind};
 use crate::list::List;
@@ -55,8 +58,16 @@ pub(crate) struct Decisions {
 impl Decisions {
     pub(crate) fn new(bounds: &Bounds, mutation: Option<Mutation>) -> Result<Decisions> {
         let names = Names::new(bounds.nodes, bounds.blocks)?;
-        let directory = |pins: Vec<_>| Ok(Directory { desired: names.desired(&pins)?, pins });
-        let directories: Result<_> = all_pins(bounds.nodes, bounds.blocks).into_iter().map(directory).collect();
+        let directory = |pins: Vec<_>| {
+            Ok(Directory {
+                desired: names.desired(&pins)?,
+                pins,
+            })
+        };
+        let directories: Result<_> = all_pins(bounds.nodes, bounds.blocks)
+            .into_iter()
+            .map(directory)
+            .collect();
         Ok(Decisions {
             writes: bounds.writes,
             claims: match mutation {
@@ -116,38 +127,63 @@ impl Decisions {
     /// What claims become once these changes are known to be applied.
     pub(crate) fn settle(&self, claims: &Claims, applied: &List<Change>) -> Claims {
         self.settled.get(&(*claims, *applied), || {
-            let changes: Vec<_> = applied.iter().map(|change| self.names.node_change(change)).collect();
+            let changes: Vec<_> = applied
+                .iter()
+                .map(|change| self.names.node_change(change))
+                .collect();
             let real = settle_applied(&self.names.claims(claims), changes.iter(), NOW, QUARANTINE);
             self.understood(self.names.read_claims(&real))
         })
     }
 
     fn claim_guarded(&self, in_force: &Claims, batch: &[Change]) -> Result<Claimed> {
-        let changes: Vec<_> = batch.iter().map(|change| RealChange::Node(self.names.node_change(change))).collect();
-        let (claims, conflicts) = claim_changes(&self.names.claims(in_force), &changes, NOW, QUARANTINE);
-        let writable = batch.iter().enumerate().filter(|(index, _)| !conflicts.contains_key(index));
+        let changes: Vec<_> = batch
+            .iter()
+            .map(|change| RealChange::Node(self.names.node_change(change)))
+            .collect();
+        let (claims, conflicts) =
+            claim_changes(&self.names.claims(in_force), &changes, NOW, QUARANTINE);
+        let writable = batch
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !conflicts.contains_key(index));
         Ok(Claimed {
             claims: self.names.read_claims(&claims)?,
             writable: writable.map(|(_, change)| *change).collect(),
         })
     }
 
-    /// The planner has no such write path yet, so its claims are made here, by the rule that will hold for them.
+    /// The planner has no such write path yet, so its claims are made here, by the rule that will
+    /// hold for them.
     fn claim_creations(&self, in_force: &Claims, batch: &[Change]) -> Result<Claimed> {
         let mut claims = self.names.claims(in_force);
         let mut writable = List::default();
         for change in batch {
-            let claim = Claim { node: change.node, uid: change.uid, guard: Guard::Creation };
+            let claim = Claim {
+                node: change.node,
+                uid: change.uid,
+                guard: Guard::Creation,
+            };
             let block = self.names.blocks[usize::from(change.after)];
             if claims.claim(block, self.names.claim(&claim)).is_ok() {
                 writable.extend([*change]);
             }
         }
-        Ok(Claimed { claims: self.names.read_claims(&claims)?, writable })
+        Ok(Claimed {
+            claims: self.names.read_claims(&claims)?,
+            writable,
+        })
     }
 
     fn choices_of(&self, directory: &Directory, seen: &Seen) -> Result<Vec<Choice>> {
-        let changes = self.changes(&plan(&directory.desired, &self.names.observed(seen, &[]), Vec::new()), seen)?;
+        let changes = self.changes(
+            &plan(
+                &directory.desired,
+                &self.names.observed(seen, &[]),
+                Vec::new(),
+            ),
+            seen,
+        )?;
         let mut choices = vec![Choice { changes, moves: 0 }];
         let moved = moved_by(&directory.pins, seen);
         if self.moves == Moves::Planned && !moved.is_empty() {
@@ -156,8 +192,14 @@ impl Decisions {
         Ok(choices)
     }
 
-    /// What the planner would do if a held block could move: it sees the nodes that are to move as if they held nothing.
-    fn choice_with_moves(&self, directory: &Directory, seen: &Seen, moved: &[NodeIndex]) -> Result<Choice> {
+    /// What the planner would do if a held block could move: it sees the nodes that are to move as
+    /// if they held nothing.
+    fn choice_with_moves(
+        &self,
+        directory: &Directory,
+        seen: &Seen,
+        moved: &[NodeIndex],
+    ) -> Result<Choice> {
         let observed: Observed = self.names.observed(seen, moved);
         let mut changes = self.changes(&plan(&directory.desired, &observed, Vec::new()), seen)?;
         let mut moves = 0;
@@ -195,7 +237,9 @@ impl Decisions {
 /// Nodes that a directory would have elsewhere than they are.
 fn moved_by(pins: &[(NodeIndex, BlockIndex)], seen: &Seen) -> Vec<NodeIndex> {
     let held = |node: NodeIndex| seen.nodes[usize::from(node)].and_then(|node| node.shown);
-    let moves = pins.iter().filter(|(node, block)| held(*node).is_some_and(|held| held != *block));
+    let moves = pins
+        .iter()
+        .filter(|(node, block)| held(*node).is_some_and(|held| held != *block));
     moves.map(|(node, _)| *node).collect()
 }
 
@@ -205,7 +249,8 @@ fn all_pins(nodes: u8, blocks: u8) -> Vec<Vec<(NodeIndex, BlockIndex)>> {
     for node in 0..nodes {
         let with_node = |pins: &Vec<(NodeIndex, BlockIndex)>| {
             let free = (0..blocks).filter(|block| pins.iter().all(|(_, other)| other != block));
-            free.map(|block| [pins.as_slice(), &[(node, block)]].concat()).collect::<Vec<_>>()
+            free.map(|block| [pins.as_slice(), &[(node, block)]].concat())
+                .collect::<Vec<_>>()
         };
         let further: Vec<_> = all.iter().flat_map(with_node).collect();
         all.extend(further);
@@ -224,11 +269,19 @@ impl<K, V> Default for Memory<K, V> {
 
 impl<K: Clone + Eq + Hash, V: Clone> Memory<K, V> {
     fn get(&self, question: &K, answer: impl FnOnce() -> V) -> V {
-        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(question) {
+        if let Some(known) = self
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(question)
+        {
             return known.clone();
         }
         let answer = answer();
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(question.clone(), answer.clone());
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(question.clone(), answer.clone());
         answer
     }
 }

@@ -1,5 +1,5 @@
-//! A short list that is copied as a whole: states are copied and compared millions of times, and memory that is asked for
-//! each time would be most of the cost.
+//! A short list that is copied as a whole: states are copied and compared millions of times, and
+//! memory that is asked for each time would be most of the cost.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -23,7 +23,10 @@ impl<T: Copy + Default> List<T> {
     /// Takes the first ones out, `count` at the most.
     pub(crate) fn take_first(&mut self, count: usize) -> List<T> {
         let (first, rest) = self.split_at(count.min(self.len()));
-        let (first, rest) = (first.iter().copied().collect(), rest.iter().copied().collect());
+        let (first, rest) = (
+            first.iter().copied().collect(),
+            rest.iter().copied().collect(),
+        );
         *self = rest;
         first
     }

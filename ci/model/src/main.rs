@@ -6,7 +6,10 @@ use anyhow::{Result, ensure};
 use model::{Verdict, prove};
 
 fn main() -> Result<ExitCode> {
-    ensure!(std::env::args().len() == 1, "it takes no arguments: the worlds are part of what it proves");
+    ensure!(
+        std::env::args().len() == 1,
+        "it takes no arguments: the worlds are part of what it proves"
+    );
     let proof = prove(&mut |text| eprintln!("{text}"))?;
     println!("{proof}");
     Ok(match proof.verdict() {

@@ -1,6 +1,8 @@
-//! The rules of the protocol, each taken away on its own. A model that does not fail without a rule does not test it.
+//! The rules of the protocol, each taken away on its own. A model that does not fail without a rule
+//! does not test it.
 //!
-//! What a mutation means for claims that were read is told here; where the steps of an applier differ, they ask.
+//! What a mutation means for claims that were read is told here; where the steps of an applier
+//! differ, they ask.
 
 use crate::bounds::{Bounds, Moves};
 use crate::state::{CiliumNode, Claim, Guard, Node, Seen};
@@ -16,7 +18,8 @@ pub enum Mutation {
     WritesAfterLostSwap,
     /// The writes are sent first and claimed then.
     WritesBeforeSwap,
-    /// Who finds a claim for a node without a block writes it at once, for the version of the Node that it sees.
+    /// Who finds a claim for a node without a block writes it at once, for the version of the Node
+    /// that it sees.
     FoundClaimFinishedWithoutSwap,
     /// Who takes a claim over leaves the version in it that it was made for.
     FoundClaimNotRenewed,
@@ -79,8 +82,14 @@ impl Mutation {
 
     /// Bounds within which it does harm, and hardly wider ones.
     pub fn bounds(self) -> Bounds {
-        let guarded = Bounds { disturbances: 1, ..Bounds::SMALL };
-        let creation = Bounds { disturbances: 1, ..Bounds::SMALL_CREATION };
+        let guarded = Bounds {
+            disturbances: 1,
+            ..Bounds::SMALL
+        };
+        let creation = Bounds {
+            disturbances: 1,
+            ..Bounds::SMALL_CREATION
+        };
         match self {
             Mutation::NoClaims
             | Mutation::BlindReplacement
@@ -97,13 +106,24 @@ impl Mutation {
             | Mutation::GuardedByOldValue
             | Mutation::NodesBeforeClaims
             | Mutation::NodesFromCache => guarded,
-            Mutation::DroppedAsAnotherBlockIsShown => Bounds { disturbances: 2, moves: Moves::Planned, ..guarded },
+            Mutation::DroppedAsAnotherBlockIsShown => Bounds {
+                disturbances: 2,
+                moves: Moves::Planned,
+                ..guarded
+            },
             Mutation::CreationDroppedWhenApplied
             | Mutation::CreationDroppedAsVersionMoved
             | Mutation::CreationWithoutOwner => creation,
             // One that is killed in between is enough, and a second one makes the way there long.
-            Mutation::CreationDroppedWhenShown => Bounds { appliers: 1, ..creation },
-            Mutation::CreationDroppedAsAnotherBlockIsShown => Bounds { appliers: 1, disturbances: 2, ..creation },
+            Mutation::CreationDroppedWhenShown => Bounds {
+                appliers: 1,
+                ..creation
+            },
+            Mutation::CreationDroppedAsAnotherBlockIsShown => Bounds {
+                appliers: 1,
+                disturbances: 2,
+                ..creation
+            },
         }
     }
 
@@ -113,7 +133,12 @@ impl Mutation {
         for (block, spoken) in (0..).zip(&mut misread.claims) {
             if let Some(claim) = spoken.claim {
                 let place = usize::from(claim.node);
-                let node = seen.nodes.get(place).copied().flatten().filter(|node| node.uid == claim.uid);
+                let node = seen
+                    .nodes
+                    .get(place)
+                    .copied()
+                    .flatten()
+                    .filter(|node| node.uid == claim.uid);
                 let created = seen.cilium_nodes.get(place).copied().flatten();
                 if self.drops(block, &claim, node, created) {
                     spoken.claim = None;
@@ -123,14 +148,22 @@ impl Mutation {
         misread
     }
 
-    fn drops(self, block: u8, claim: &Claim, node: Option<Node>, created: Option<CiliumNode>) -> bool {
+    fn drops(
+        self,
+        block: u8,
+        claim: &Claim,
+        node: Option<Node>,
+        created: Option<CiliumNode>,
+    ) -> bool {
         let is_creation = claim.guard == Guard::Creation;
         match self {
             Mutation::NoClaims | Mutation::FoundClaimsDropped => true,
-            Mutation::DroppedAsAnotherBlockIsShown => {
-                node.and_then(|node| node.shown).is_some_and(|shown| shown != block)
+            Mutation::DroppedAsAnotherBlockIsShown => node
+                .and_then(|node| node.shown)
+                .is_some_and(|shown| shown != block),
+            Mutation::CreationDroppedWhenShown => {
+                is_creation && created.is_some_and(|object| object.block == block)
             }
-            Mutation::CreationDroppedWhenShown => is_creation && created.is_some_and(|object| object.block == block),
             Mutation::CreationDroppedAsAnotherBlockIsShown => {
                 is_creation && created.is_some_and(|object| object.block != block)
             }

@@ -1,15 +1,17 @@
-//! What a single applier brings about that has the cluster to itself. Judges no state by what others might do.
+//! What a single applier brings about that has the cluster to itself. Judges no state by what
+//! others might do.
 
 use crate::protocol::{Action, Flight, Kind, Protocol, Step, die, is_served};
 use crate::state::{Phase, State};
 use crate::world::Event;
 
-/// How many rounds an applier may need: one to learn that a claim is dead, and one to give its block away.
+/// How many rounds an applier may need: one to learn that a claim is dead, and one to give its
+/// block away.
 const ROUNDS: usize = 2;
 
 impl Protocol {
-    /// Whether all nodes are served in the end once everything that is on its way got lost, time has passed and everybody
-    /// but one applier is gone.
+    /// Whether all nodes are served in the end once everything that is on its way got lost, time
+    /// has passed and everybody but one applier is gone.
     pub(crate) fn progresses(&self, state: &State) -> bool {
         let mut state = state.clone();
         for applier in 0..state.appliers.len() {
@@ -33,13 +35,17 @@ impl Protocol {
             Phase::Idle | Phase::Reading { .. } => 0,
         };
         for write in 0..sent {
-            self.go(state, Action::Landing(Flight::Awaited { applier: 0, write }));
+            self.go(
+                state,
+                Action::Landing(Flight::Awaited { applier: 0, write }),
+            );
         }
         self.go(state, Action::Applier(0, Step::Close));
         die(state, 0);
     }
 
-    /// A step that is not possible leaves everything as it is. What is indifferent is kept, so that places stay the same.
+    /// A step that is not possible leaves everything as it is. What is indifferent is kept, so that
+    /// places stay the same.
     fn go(&self, state: &mut State, action: Action) {
         let mut next = state.clone();
         if self.act(&mut next, action).is_some() {

@@ -1,6 +1,7 @@
 //! The protocol as a model: which steps are possible in a state, and what each leads to.
 //!
-//! The order of the steps is told here and in `applier`; what is decided in them is asked of the program itself.
+//! The order of the steps is told here and in `applier`; what is decided in them is asked of the
+//! program itself.
 
 use anyhow::{Result, ensure};
 use stateright::{Model, Property};
@@ -9,7 +10,9 @@ use crate::bounds::{Bounds, Progress};
 use crate::decisions::Decisions;
 use crate::list::{List, MOST};
 use crate::mutation::Mutation;
-use crate::state::{Applier, Change, Fate, Knowledge, NodeIndex, Nodes, Phase, Slot, Spoken, State};
+use crate::state::{
+    Applier, Change, Fate, Knowledge, NodeIndex, Nodes, Phase, Slot, Spoken, State,
+};
 use crate::world::{Event, World, held, new_node};
 
 /// No two Nodes that live have the same block.
@@ -76,12 +79,23 @@ pub(crate) struct Protocol {
 impl Protocol {
     pub(crate) fn new(bounds: Bounds, mutation: Option<Mutation>) -> Result<Protocol> {
         let sizes = [bounds.appliers, bounds.nodes, bounds.blocks];
-        ensure!(sizes.iter().all(|size| usize::from(*size) <= MOST), "no more than {MOST} of anything: {bounds}");
-        Ok(Protocol { bounds, mutation, decisions: Decisions::new(&bounds, mutation)? })
+        ensure!(
+            sizes.iter().all(|size| usize::from(*size) <= MOST),
+            "no more than {MOST} of anything: {bounds}"
+        );
+        Ok(Protocol {
+            bounds,
+            mutation,
+            decisions: Decisions::new(&bounds, mutation)?,
+        })
     }
 
     pub(crate) fn world(&self) -> World {
-        World { writes: self.bounds.writes, garbage: self.bounds.garbage, mutation: self.mutation }
+        World {
+            writes: self.bounds.writes,
+            garbage: self.bounds.garbage,
+            mutation: self.mutation,
+        }
     }
 
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
@@ -100,14 +114,20 @@ impl Protocol {
     fn landings(&self, state: &State, actions: &mut Vec<Action>) {
         let accepts = |write: &Change| self.world().accepts(state, write);
         for (applier, Applier { phase, .. }) in state.appliers.iter().enumerate() {
-            let Phase::Deciding { sent, .. } = phase else { continue };
+            let Phase::Deciding { sent, .. } = phase else {
+                continue;
+            };
             for (write, (change, fate)) in sent.iter().enumerate() {
                 if *fate == Fate::InFlight && accepts(change) {
                     actions.push(Action::Landing(Flight::Awaited { applier, write }));
                 }
             }
         }
-        let forgotten = state.in_flight.iter().enumerate().filter(|(_, change)| accepts(change));
+        let forgotten = state
+            .in_flight
+            .iter()
+            .enumerate()
+            .filter(|(_, change)| accepts(change));
         actions.extend(forgotten.map(|(index, _)| Action::Landing(Flight::Forgotten(index))));
     }
 
@@ -121,19 +141,26 @@ impl Protocol {
                 change
             }
             Flight::Awaited { applier, write } => {
-                let Phase::Deciding { sent, .. } = &mut state.appliers[applier].phase else { return None };
+                let Phase::Deciding { sent, .. } = &mut state.appliers[applier].phase else {
+                    return None;
+                };
                 let (change, fate) = sent.get_mut(write)?;
                 *fate = Fate::Landed;
                 *change
             }
         };
-        self.world().accepts(state, &change).then(|| self.world().land(state, &change))?
+        self.world()
+            .accepts(state, &change)
+            .then(|| self.world().land(state, &change))?
     }
 
     /// Forgets what can make no difference any more, so that fewer states are told apart.
     fn forget_the_indifferent(&self, state: &mut State) {
         // Such an applier can only fail at its next swap, as a killed one does.
-        if !self.mutation.is_some_and(Mutation::lets_outdated_appliers_act) {
+        if !self
+            .mutation
+            .is_some_and(Mutation::lets_outdated_appliers_act)
+        {
             for applier in 0..state.appliers.len() {
                 if state.appliers[applier].knowledge == Knowledge::Outdated {
                     die(state, applier);
@@ -153,7 +180,11 @@ impl Protocol {
     fn forget_copies(&self, state: &mut State) {
         let mut kept: Vec<Change> = Vec::with_capacity(state.in_flight.len());
         for write in &state.in_flight {
-            let copies = kept.iter().rev().take_while(|other| *other == write).count();
+            let copies = kept
+                .iter()
+                .rev()
+                .take_while(|other| *other == write)
+                .count();
             if copies < self.world().copies_that_matter(state, write) {
                 kept.push(*write);
             }
@@ -165,8 +196,12 @@ impl Protocol {
     fn forget_refused(&self, state: &mut State) {
         let mut appliers = state.appliers;
         for applier in &mut appliers {
-            let Phase::Deciding { ledger, left, sent } = &mut applier.phase else { continue };
-            sent.retain(|(write, fate)| *fate == Fate::Landed || self.world().may_accept(state, write));
+            let Phase::Deciding { ledger, left, sent } = &mut applier.phase else {
+                continue;
+            };
+            sent.retain(|(write, fate)| {
+                *fate == Fate::Landed || self.world().may_accept(state, write)
+            });
             if left.is_empty() && sent.is_empty() && *ledger == state.claims {
                 *applier = Applier::default();
             }
@@ -189,9 +224,21 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let Bounds { appliers, nodes, blocks, disturbances, .. } = self.bounds;
+        let Bounds {
+            appliers,
+            nodes,
+            blocks,
+            disturbances,
+            ..
+        } = self.bounds;
         let mut state = State {
-            nodes: List::of(Slot { living: Some(new_node(0)), next_uid: 1 }, nodes),
+            nodes: List::of(
+                Slot {
+                    living: Some(new_node(0)),
+                    next_uid: 1,
+                },
+                nodes,
+            ),
             cilium_nodes: List::of(None, nodes),
             claims: List::of(Spoken::default(), blocks),
             appliers: List::of(Applier::default(), appliers),
@@ -209,7 +256,11 @@ impl Model for Protocol {
         for applier in 0..state.appliers.len() {
             // Equal appliers have equal futures.
             if !state.appliers[..applier].contains(&state.appliers[applier]) {
-                actions.extend(self.steps(state, applier).into_iter().map(|step| Action::Applier(applier, step)));
+                actions.extend(
+                    self.steps(state, applier)
+                        .into_iter()
+                        .map(|step| Action::Applier(applier, step)),
+                );
             }
         }
         self.landings(state, actions);
@@ -225,9 +276,15 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Protocol>> {
         let unique = Property::always(UNIQUE, |_, state: &State| duplicate(state).is_none());
-        let served = Property::sometimes(SERVED, |_, state: &State| is_complete(state) && is_served(state));
+        let served = Property::sometimes(SERVED, |_, state: &State| {
+            is_complete(state) && is_served(state)
+        });
         let served_again = Property::sometimes(SERVED_AGAIN, |_, state: &State| {
-            is_complete(state) && is_served(state) && (0..).zip(&state.nodes).any(|(node, _)| is_later(state, node))
+            is_complete(state)
+                && is_served(state)
+                && (0..)
+                    .zip(&state.nodes)
+                    .any(|(node, _)| is_later(state, node))
         });
         let progresses = Property::always(PROGRESSES, Protocol::progresses);
         match (self.mutation, self.bounds.progress) {
@@ -250,16 +307,29 @@ fn is_later(state: &State, node: NodeIndex) -> bool {
 
 /// Whether all nodes that live have a block, as far as there are any.
 pub(crate) fn is_served(state: &State) -> bool {
-    let living = state.nodes.iter().filter(|slot| slot.living.is_some()).count();
-    let served = (0..).zip(&state.nodes).filter(|(node, _)| !held(state, *node).is_empty()).count();
+    let living = state
+        .nodes
+        .iter()
+        .filter(|slot| slot.living.is_some())
+        .count();
+    let served = (0..)
+        .zip(&state.nodes)
+        .filter(|(node, _)| !held(state, *node).is_empty())
+        .count();
     served == living.min(state.claims.len())
 }
 
 /// Two nodes that have the same block. Blocks of one size overlap only where they are equal.
 pub(crate) fn duplicate(state: &State) -> Option<(NodeIndex, NodeIndex)> {
-    let held: Vec<_> = (0..).zip(&state.nodes).map(|(node, _)| (node, held(state, node))).collect();
-    let pairs = held.iter().flat_map(|first| held.iter().map(move |second| (first, second)));
+    let held: Vec<_> = (0..)
+        .zip(&state.nodes)
+        .map(|(node, _)| (node, held(state, node)))
+        .collect();
+    let pairs = held
+        .iter()
+        .flat_map(|first| held.iter().map(move |second| (first, second)));
     let mut pairs = pairs.filter(|((first, _), (second, _))| first < second);
-    let shared = pairs.find(|((_, first), (_, second))| first.iter().any(|block| second.contains(block)));
+    let shared =
+        pairs.find(|((_, first), (_, second))| first.iter().any(|block| second.contains(block)));
     shared.map(|((first, _), (second, _))| (*first, *second))
 }

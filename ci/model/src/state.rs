@@ -1,4 +1,5 @@
-//! A state of the world, as small as it can be told: numbers instead of names, UIDs, versions and blocks. Knows no rules.
+//! A state of the world, as small as it can be told: numbers instead of names, UIDs, versions and
+//! blocks. Knows no rules.
 
 use stateright::Representative;
 
@@ -10,7 +11,8 @@ pub(crate) type NodeIndex = u8;
 pub(crate) type BlockIndex = u8;
 /// How many Nodes of that name there were before: versions are compared only where this is equal.
 pub(crate) type Uid = u8;
-/// A resourceVersion. Every Node starts with the same one, so that an older guard may fit the version of a later Node.
+/// A resourceVersion. Every Node starts with the same one, so that an older guard may fit the
+/// version of a later Node.
 pub(crate) type Version = u8;
 
 /// A Node that lives.
@@ -98,8 +100,8 @@ pub(crate) struct Seen {
     pub nodes: Nodes,
 }
 
-/// Whether the object that keeps the claims is still as an applier knows it. Its version moves only forward, so this is
-/// all that a comparison of versions can tell.
+/// Whether the object that keeps the claims is still as an applier knows it. Its version moves only
+/// forward, so this is all that a comparison of versions can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Knowledge {
     #[default]
@@ -121,9 +123,17 @@ pub(crate) enum Phase {
     #[default]
     Idle,
     /// It has read the claims, the CiliumNodes or the Nodes, in whatever order it reads them.
-    Reading { claims: Option<Claims>, cilium_nodes: Option<CiliumNodes>, nodes: Option<Nodes> },
+    Reading {
+        claims: Option<Claims>,
+        cilium_nodes: Option<CiliumNodes>,
+        nodes: Option<Nodes>,
+    },
     /// It has decided, and has claimed and sent everything but `left`.
-    Deciding { ledger: Claims, left: List<Change>, sent: List<(Change, Fate)> },
+    Deciding {
+        ledger: Claims,
+        left: List<Change>,
+        sent: List<(Change, Fate)>,
+    },
 }
 
 /// A process that applies.
@@ -155,7 +165,9 @@ impl State {
 
     /// The Node of that name, if there is one.
     pub(crate) fn node(&self, node: NodeIndex) -> Option<Node> {
-        self.nodes.get(usize::from(node)).and_then(|slot| slot.living)
+        self.nodes
+            .get(usize::from(node))
+            .and_then(|slot| slot.living)
     }
 }
 

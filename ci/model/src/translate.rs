@@ -1,4 +1,5 @@
-//! Between the numbers of a state and the values that the program itself works with. Decides nothing.
+//! Between the numbers of a state and the values that the program itself works with. Decides
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,15 @@ use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
 use cilium_ipam::model::{Hazard, Labels, NodeName, PerFamily};
 use cilium_ipam::net::Block;
 use cilium_ipam::observed::{
-    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode, ObjectVersion,
-    Observed, OperatorAttention, Protection,
+    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode,
+    ObjectVersion, Observed, OperatorAttention, Protection,
 };
 use cilium_ipam::plan::{Action, Edit, NodeChange, Reason};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::state::{BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Rest, Seen, Spoken};
+use crate::state::{
+    BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Rest, Seen, Spoken,
+};
 
 /// When everything is decided; what has rested long enough became free at this very moment.
 pub(crate) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -34,16 +37,35 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(nodes: u8, blocks: u8) -> Result<Names> {
-        let nodes: Result<_, _> = (0..nodes).map(|node| format!("node-{node}").parse()).collect();
-        let blocks: Result<_, _> = (0..blocks).map(|block| format!("10.0.0.{block}/32").parse()).collect();
-        let settings = [("ipam", "kubernetes"), ("annotate-k8s-node", "true"), ("enable-ipv4", "true")];
+        let nodes: Result<_, _> = (0..nodes)
+            .map(|node| format!("node-{node}").parse())
+            .collect();
+        let blocks: Result<_, _> = (0..blocks)
+            .map(|block| format!("10.0.0.{block}/32").parse())
+            .collect();
+        let settings = [
+            ("ipam", "kubernetes"),
+            ("annotate-k8s-node", "true"),
+            ("enable-ipv4", "true"),
+        ];
         let cilium = Cilium {
             namespace: None,
-            version: "1.19.3".parse().ok().map(|version| (version, Evidence::ImageTag)),
-            settings: Some(settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            version: "1.19.3"
+                .parse()
+                .ok()
+                .map(|version| (version, Evidence::ImageTag)),
+            settings: Some(
+                settings
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
             ..Cilium::default()
         };
-        Ok(Names { nodes: nodes?, blocks: blocks?, cilium })
+        Ok(Names {
+            nodes: nodes?,
+            blocks: blocks?,
+            cilium,
+        })
     }
 
     /// What a directory asks for that has these pins.
@@ -54,24 +76,48 @@ impl Names {
             "kind: Policy\nmetadata: {name: policy}\nspec: {writePath: node-annotation, quarantine: 10m}".to_owned(),
         ];
         for (node, block) in pins {
-            let (node, block) = (&self.nodes[usize::from(*node)], self.blocks[usize::from(*block)]);
+            let (node, block) = (
+                &self.nodes[usize::from(*node)],
+                self.blocks[usize::from(*block)],
+            );
             documents.push(format!(
                 "kind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{pool: pool, podCIDRs: [{block}]}}"
             ));
         }
-        let api_version = |document: &String| format!("apiVersion: cilium-ipam.io/v1alpha1\n{document}\n");
-        let text = documents.iter().map(api_version).collect::<Vec<_>>().join("---\n");
-        let file = SourceFile { path: "pools.yaml".into(), text: text.as_str().into() };
+        let api_version =
+            |document: &String| format!("apiVersion: cilium-ipam.io/v1alpha1\n{document}\n");
+        let text = documents
+            .iter()
+            .map(api_version)
+            .collect::<Vec<_>>()
+            .join("---\n");
+        let file = SourceFile {
+            path: "pools.yaml".into(),
+            text: text.as_str().into(),
+        };
         let (desired, findings) = lower(&Documents { files: vec![file] });
-        ensure!(findings.is_empty(), "the model's own files are faulty: {findings:?}");
-        ensure!(desired.policy.quarantine == QUARANTINE, "the model's own quarantine is not read");
+        ensure!(
+            findings.is_empty(),
+            "the model's own files are faulty: {findings:?}"
+        );
+        ensure!(
+            desired.policy.quarantine == QUARANTINE,
+            "the model's own quarantine is not read"
+        );
         Ok(desired)
     }
 
     /// What was seen, as the program reads it.
     pub(crate) fn observed(&self, seen: &Seen, hidden: Hidden<'_>) -> Observed {
-        let mut observed = Observed { cilium: self.cilium.clone(), at: NOW, ..Observed::default() };
-        observed.claims = KeptClaims { claims: self.claims(&seen.claims), version: None };
+        let mut observed = Observed {
+            cilium: self.cilium.clone(),
+            at: NOW,
+            ..Observed::default()
+        };
+        observed.claims = KeptClaims {
+            claims: self.claims(&seen.claims),
+            version: None,
+        };
         for (index, node) in (0..).zip(&seen.nodes) {
             if let Some(node) = node {
                 let node = self.node(index, node, hidden);
@@ -93,7 +139,9 @@ impl Names {
                     keeper: None,
                     authors: Vec::new(),
                 };
-                observed.cilium_nodes.insert(name.clone(), cilium_node.into());
+                observed
+                    .cilium_nodes
+                    .insert(name.clone(), cilium_node.into());
             }
         }
         observed
@@ -148,7 +196,11 @@ impl Names {
             Guard::Version(version) => ClaimGuard::Version(version.to_string()),
             Guard::Creation => ClaimGuard::Creation,
         };
-        RealClaim { node: self.nodes[usize::from(claim.node)].clone(), uid: claim.uid.to_string(), guard }
+        RealClaim {
+            node: self.nodes[usize::from(claim.node)].clone(),
+            uid: claim.uid.to_string(),
+            guard,
+        }
     }
 
     /// No claims.
@@ -166,19 +218,34 @@ impl Names {
                 ClaimGuard::Version(version) => Guard::Version(version.parse()?),
                 ClaimGuard::Creation => Guard::Creation,
             };
-            let claim = Claim { node: self.read_node(node)?, uid: uid.parse()?, guard };
+            let claim = Claim {
+                node: self.read_node(node)?,
+                uid: uid.parse()?,
+                guard,
+            };
             claims[usize::from(self.read_block(*block)?)].claim = Some(claim);
         }
         for (block, Resting { node, free_at }) in resting {
-            let rest = if *free_at > NOW { Rest::NotYet } else { Rest::LongEnough };
-            claims[usize::from(self.read_block(*block)?)].resting = Some((self.read_node(node)?, rest));
+            let rest = if *free_at > NOW {
+                Rest::NotYet
+            } else {
+                Rest::LongEnough
+            };
+            claims[usize::from(self.read_block(*block)?)].resting =
+                Some((self.read_node(node)?, rest));
         }
         Ok(claims)
     }
 
     /// A change as the program plans it, with everything that claims depend on.
     pub(crate) fn node_change(&self, change: &Change) -> NodeChange {
-        let Change { node, uid, version, before, after } = change;
+        let Change {
+            node,
+            uid,
+            version,
+            before,
+            after,
+        } = change;
         let block = |block: BlockIndex| self.blocks[usize::from(block)];
         NodeChange {
             action: Action::Assign,
@@ -186,11 +253,16 @@ impl Names {
             pool: None,
             before: before.map(block).into_iter().collect(),
             after: vec![block(*after)],
-            edit: Edit::NodeAnnotations { values: BTreeMap::from([(ANNOTATION_IPV4, Some(block(*after)))]) },
+            edit: Edit::NodeAnnotations {
+                values: BTreeMap::from([(ANNOTATION_IPV4, Some(block(*after)))]),
+            },
             undo: None,
             reason: Reason::Pinned,
             hazard: Hazard::None,
-            guard: ObjectVersion { uid: uid.to_string(), resource_version: version.to_string() },
+            guard: ObjectVersion {
+                uid: uid.to_string(),
+                resource_version: version.to_string(),
+            },
             origin: None,
             needs_approval: Vec::new(),
         }
@@ -199,10 +271,20 @@ impl Names {
     /// A change in numbers.
     pub(crate) fn read_change(&self, real: &NodeChange) -> Result<Change> {
         let blocks = real.edit.blocks();
-        ensure!(blocks.len() == 1 && real.after.len() == 1, "a change has other blocks than one: {real:?}");
+        ensure!(
+            blocks.len() == 1 && real.after.len() == 1,
+            "a change has other blocks than one: {real:?}"
+        );
         let after = self.read_block(*blocks.first().context("no block")?)?;
-        let before = real.before.first().map(|block| self.read_block(*block)).transpose()?;
-        let ObjectVersion { uid, resource_version } = &real.guard;
+        let before = real
+            .before
+            .first()
+            .map(|block| self.read_block(*block))
+            .transpose()?;
+        let ObjectVersion {
+            uid,
+            resource_version,
+        } = &real.guard;
         Ok(Change {
             node: self.read_node(&real.node)?,
             uid: uid.parse()?,
@@ -214,12 +296,16 @@ impl Names {
 
     fn read_node(&self, name: &NodeName) -> Result<NodeIndex> {
         let place = self.nodes.iter().position(|known| known == name);
-        Ok(place.with_context(|| format!("unknown node {name}"))?.try_into()?)
+        Ok(place
+            .with_context(|| format!("unknown node {name}"))?
+            .try_into()?)
     }
 
     fn read_block(&self, block: Block) -> Result<BlockIndex> {
         let place = self.blocks.iter().position(|known| *known == block);
-        Ok(place.with_context(|| format!("unknown block {block}"))?.try_into()?)
+        Ok(place
+            .with_context(|| format!("unknown block {block}"))?
+            .try_into()?)
     }
 }
 

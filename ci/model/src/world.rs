@@ -1,13 +1,15 @@
-//! What the API server, Kubernetes and people do: writes land if their guards allow it, Nodes come and go, time passes.
-//! Knows nothing of how appliers decide.
+//! What the API server, Kubernetes and people do: writes land if their guards allow it, Nodes come
+//! and go, time passes. Knows nothing of how appliers decide.
 
 use crate::bounds::{Garbage, WriteKind};
 use crate::mutation::Mutation;
 use crate::state::{
-    Applier, BlockIndex, Change, CiliumNode, Claims, Node, NodeIndex, Owner, Phase, Rest, State, Version,
+    Applier, BlockIndex, Change, CiliumNode, Claims, Node, NodeIndex, Owner, Phase, Rest, State,
+    Version,
 };
 
-/// The first resourceVersion of every Node: a later Node of the same name has versions that an earlier one had.
+/// The first resourceVersion of every Node: a later Node of the same name has versions that an
+/// earlier one had.
 const FIRST_VERSION: Version = 0;
 
 /// What happens without any applier.
@@ -31,7 +33,10 @@ impl Event {
     /// How many of the disturbances it uses up.
     pub(crate) fn cost(self) -> u8 {
         match self {
-            Event::Heartbeat(_) | Event::NodeDeleted(_) | Event::Released(_) | Event::CiliumNodeDeleted(_) => 1,
+            Event::Heartbeat(_)
+            | Event::NodeDeleted(_)
+            | Event::Released(_)
+            | Event::CiliumNodeDeleted(_) => 1,
             Event::NodeComesBack(_)
             | Event::GarbageCollected(_)
             | Event::Adopted(_)
@@ -43,7 +48,11 @@ impl Event {
 
 /// A Node as it is created.
 pub(crate) fn new_node(uid: u8) -> Node {
-    Node { uid, version: FIRST_VERSION, shown: None }
+    Node {
+        uid,
+        version: FIRST_VERSION,
+        shown: None,
+    }
 }
 
 /// The rules of the API server, less the one that a mutation takes away.
@@ -81,12 +90,21 @@ impl World {
         events
     }
 
-    fn ends_of_garbage(self, node: NodeIndex, living: Option<Node>, object: CiliumNode) -> Vec<Event> {
+    fn ends_of_garbage(
+        self,
+        node: NodeIndex,
+        living: Option<Node>,
+        object: CiliumNode,
+    ) -> Vec<Event> {
         match object.owner {
-            Owner::Node(uid) if living.is_none_or(|node| node.uid != uid) => match (self.garbage, living) {
-                (Garbage::Adopted, Some(_)) => vec![Event::GarbageCollected(node), Event::Adopted(node)],
-                _ => vec![Event::GarbageCollected(node)],
-            },
+            Owner::Node(uid) if living.is_none_or(|node| node.uid != uid) => {
+                match (self.garbage, living) {
+                    (Garbage::Adopted, Some(_)) => {
+                        vec![Event::GarbageCollected(node), Event::Adopted(node)]
+                    }
+                    _ => vec![Event::GarbageCollected(node)],
+                }
+            }
             Owner::Node(_) | Owner::Nobody => Vec::new(),
         }
     }
@@ -122,7 +140,9 @@ impl World {
     pub(crate) fn accepts(self, state: &State, write: &Change) -> bool {
         match self.writes {
             WriteKind::Creation => state.cilium_nodes[usize::from(write.node)].is_none(),
-            WriteKind::Guarded => state.node(write.node).is_some_and(|node| self.fits(node, write)),
+            WriteKind::Guarded => state
+                .node(write.node)
+                .is_some_and(|node| self.fits(node, write)),
         }
     }
 
@@ -139,25 +159,32 @@ impl World {
     pub(crate) fn may_accept(self, state: &State, write: &Change) -> bool {
         match (self.writes, self.mutation) {
             (WriteKind::Creation, _) | (_, Some(Mutation::NoUid)) => true,
-            (_, Some(Mutation::NoResourceVersion | Mutation::GuardedByOldValue)) => {
-                state.node(write.node).is_some_and(|node| node.uid == write.uid)
-            }
+            (_, Some(Mutation::NoResourceVersion | Mutation::GuardedByOldValue)) => state
+                .node(write.node)
+                .is_some_and(|node| node.uid == write.uid),
             (WriteKind::Guarded, _) => self.accepts(state, write),
         }
     }
 
-    /// How many equal writes on their way make a difference. A creation needs room, which only a disturbance makes; one
-    /// whose owner is gone is collected again and again, and may have been sent any number of times.
+    /// How many equal writes on their way make a difference. A creation needs room, which only a
+    /// disturbance makes; one whose owner is gone is collected again and again, and may have been
+    /// sent any number of times.
     pub(crate) fn copies_that_matter(self, state: &State, write: &Change) -> usize {
         match self.writes {
-            WriteKind::Creation if !self.may_repeat(state, write) => 1 + usize::from(state.disturbances_left),
+            WriteKind::Creation if !self.may_repeat(state, write) => {
+                1 + usize::from(state.disturbances_left)
+            }
             WriteKind::Creation | WriteKind::Guarded => 1,
         }
     }
 
-    /// Whether a write stays on its way when it has landed, because others like it may have been sent.
+    /// Whether a write stays on its way when it has landed, because others like it may have been
+    /// sent.
     pub(crate) fn may_repeat(self, state: &State, write: &Change) -> bool {
-        self.writes == WriteKind::Creation && state.node(write.node).is_none_or(|node| node.uid != write.uid)
+        self.writes == WriteKind::Creation
+            && state
+                .node(write.node)
+                .is_none_or(|node| node.uid != write.uid)
     }
 
     /// A write arrives and is accepted.
@@ -175,7 +202,10 @@ impl World {
                     Some(Mutation::CreationWithoutOwner) => Owner::Nobody,
                     _ => Owner::Node(write.uid),
                 };
-                state.cilium_nodes[usize::from(write.node)] = Some(CiliumNode { owner, block: write.after });
+                state.cilium_nodes[usize::from(write.node)] = Some(CiliumNode {
+                    owner,
+                    block: write.after,
+                });
             }
         }
         Some(())
@@ -186,12 +216,20 @@ impl World {
     }
 }
 
-/// The blocks that a node has, if it lives. A CiliumNode of another owner is about to be collected, and no agent's.
+/// The blocks that a node has, if it lives. A CiliumNode of another owner is about to be collected,
+/// and no agent's.
 pub(crate) fn held(state: &State, index: NodeIndex) -> Vec<BlockIndex> {
-    let Some(node) = state.node(index) else { return Vec::new() };
-    let of_node = |object: &CiliumNode| matches!(object.owner, Owner::Nobody) || object.owner == Owner::Node(node.uid);
+    let Some(node) = state.node(index) else {
+        return Vec::new();
+    };
+    let of_node = |object: &CiliumNode| {
+        matches!(object.owner, Owner::Nobody) || object.owner == Owner::Node(node.uid)
+    };
     let created = state.cilium_nodes[usize::from(index)].filter(of_node);
-    node.shown.into_iter().chain(created.map(|object| object.block)).collect()
+    node.shown
+        .into_iter()
+        .chain(created.map(|object| object.block))
+        .collect()
 }
 
 fn come_back(state: &mut State, node: NodeIndex) -> Option<()> {
@@ -206,13 +244,19 @@ fn come_back(state: &mut State, node: NodeIndex) -> Option<()> {
 
 /// What an applier has yet to put to rest may as well have rested once it has.
 fn is_anything_resting(state: &State) -> bool {
-    state.claims.iter().any(|spoken| matches!(spoken.resting, Some((_, Rest::NotYet))))
+    state
+        .claims
+        .iter()
+        .any(|spoken| matches!(spoken.resting, Some((_, Rest::NotYet))))
 }
 
 /// Every block that rests has rested long enough from now on, in every copy of the claims.
 fn pass_time(state: &mut State) {
     let end_rest = |claims: &mut Claims| {
-        for (_, rest) in claims.iter_mut().filter_map(|spoken| spoken.resting.as_mut()) {
+        for (_, rest) in claims
+            .iter_mut()
+            .filter_map(|spoken| spoken.resting.as_mut())
+        {
             *rest = Rest::LongEnough;
         }
     };

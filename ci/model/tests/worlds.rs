@@ -9,7 +9,10 @@ fn assert_holds(bounds: Bounds) {
     }
 }
 
-const CALM: Bounds = Bounds { disturbances: 1, ..Bounds::SMALL };
+const CALM: Bounds = Bounds {
+    disturbances: 1,
+    ..Bounds::SMALL
+};
 
 #[test]
 fn guarded_writes() {
@@ -18,7 +21,10 @@ fn guarded_writes() {
 
 #[test]
 fn guarded_writes_that_move_nodes() {
-    assert_holds(Bounds { moves: Moves::Planned, ..CALM });
+    assert_holds(Bounds {
+        moves: Moves::Planned,
+        ..CALM
+    });
 }
 
 #[test]
@@ -28,15 +34,31 @@ fn claims_in_several_batches() {
 
 #[test]
 fn a_single_applier_serves_all_nodes_from_wherever_it_begins() {
-    assert_holds(Bounds { progress: Progress::Checked, ..CALM });
+    assert_holds(Bounds {
+        progress: Progress::Checked,
+        ..CALM
+    });
 }
 
 #[test]
 fn creations_by_name() {
-    assert_holds(Bounds { appliers: 1, disturbances: 1, ..Bounds::SMALL_CREATION });
+    assert_holds(Bounds {
+        appliers: 1,
+        disturbances: 1,
+        ..Bounds::SMALL_CREATION
+    });
 }
 
 #[test]
 fn bounds_that_are_too_wide_are_refused() {
-    assert!(check(&Bounds { nodes: 9, ..Bounds::SMALL }, None).is_err());
+    assert!(
+        check(
+            &Bounds {
+                nodes: 9,
+                ..Bounds::SMALL
+            },
+            None
+        )
+        .is_err()
+    );
 }

@@ -34,22 +34,42 @@ pub(crate) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    pub(crate) fn start<C: Cluster + Send + 'a>(cluster: C, loaded: &'a Loaded, speed: Speed) -> Applier<'a> {
-        Applier { future: Box::pin(apply(cluster, loaded, speed)), paused: 0 }
+    pub(crate) fn start<C: Cluster + Send + 'a>(
+        cluster: C,
+        loaded: &'a Loaded,
+        speed: Speed,
+    ) -> Applier<'a> {
+        Applier {
+            future: Box::pin(apply(cluster, loaded, speed)),
+            paused: 0,
+        }
     }
 
     /// Lets it do one step.
     pub(crate) fn step(&mut self) -> Poll<Ended> {
-        self.future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        self.future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
     }
 }
 
-async fn apply<C: Cluster>(cluster: C, loaded: &Loaded, Speed { batch, parallelism }: Speed) -> Ended {
+async fn apply<C: Cluster>(
+    cluster: C,
+    loaded: &Loaded,
+    Speed { batch, parallelism }: Speed,
+) -> Ended {
     let job = Job::files(loaded);
-    let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else { return Ended::Failed };
+    let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else {
+        return Ended::Failed;
+    };
     let stop = Stop::default();
-    let mut sending =
-        Sending { batch, parallelism, lost_races: LostRaces::PlannedAgain, stop: &stop, on_event: &mut |_| {} };
+    let mut sending = Sending {
+        batch,
+        parallelism,
+        lost_races: LostRaces::PlannedAgain,
+        stop: &stop,
+        on_event: &mut |_| {},
+    };
     match apply_until_settled(&cluster, &job, observed, plan.changes, &mut sending).await {
         (applied, None) => Ended::Applied(applied.applied()),
         (_, Some(_)) => Ended::Failed,
@@ -61,7 +81,10 @@ pub(crate) fn plan_now<C: Cluster>(cluster: &C, loaded: &Loaded) -> Option<Plan>
     let job = Job::files(loaded);
     let mut future = Box::pin(observe_and_plan(cluster, &job));
     loop {
-        if let Poll::Ready(outcome) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(outcome) = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             return outcome.ok().map(|(_, plan)| plan);
         }
     }

@@ -92,7 +92,11 @@ struct History<'h> {
 pub fn run(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<Figures, Failure> {
     let mut rng = Rng::with_seed(seed);
     let setup = setups.choose(&mut rng);
-    let world = SimWorld::new(rng.u64(..), sabotage.provoked_by(faults(&mut rng)), setup.objects());
+    let world = SimWorld::new(
+        rng.u64(..),
+        sabotage.provoked_by(faults(&mut rng)),
+        setup.objects(),
+    );
     if log == Log::Kept {
         world.keep_log();
     }
@@ -100,8 +104,22 @@ pub fn run(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<F
     (0..joined).for_each(|index| world.join(node(index, &mut rng)));
     let unrest = if rng.bool() { 6 } else { rng.u32(6..20) };
     let (appliers, figures) = (Vec::new(), Figures::default());
-    let mut history = History { rng, setup, world: world.clone(), sabotage, appliers, joined, unrest, figures };
-    let failure = |step: usize, what: Vec<String>| Failure { seed, step, what, log: world.log() };
+    let mut history = History {
+        rng,
+        setup,
+        world: world.clone(),
+        sabotage,
+        appliers,
+        joined,
+        unrest,
+        figures,
+    };
+    let failure = |step: usize, what: Vec<String>| Failure {
+        seed,
+        step,
+        what,
+        log: world.log(),
+    };
     for step in 0..STEPS {
         history.step();
         history.figures.steps += 1;
@@ -112,12 +130,20 @@ pub fn run(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<F
     }
     history.settle().map_err(|what| failure(STEPS, what))?;
     let violations = world.violations();
-    if violations.is_empty() { Ok(history.figures) } else { Err(failure(STEPS, violations)) }
+    if violations.is_empty() {
+        Ok(history.figures)
+    } else {
+        Err(failure(STEPS, violations))
+    }
 }
 
 /// The first of these seeds that shows a broken rule.
 #[must_use]
-pub fn first_failure(sabotage: Sabotage, setups: &Setups, mut seeds: Range<u64>) -> Option<Failure> {
+pub fn first_failure(
+    sabotage: Sabotage,
+    setups: &Setups,
+    mut seeds: Range<u64>,
+) -> Option<Failure> {
     seeds.find_map(|seed| run(seed, setups, sabotage, Log::None).err())
 }
 
@@ -154,9 +180,12 @@ impl<'h> History<'h> {
                 self.world.join(node);
                 self.joined += 1;
             }
-            9..10 => self.world.advance(SignedDuration::from_secs(self.rng.i64(1..400))),
+            9..10 => self
+                .world
+                .advance(SignedDuration::from_secs(self.rng.i64(1..400))),
             above if above < 10 + self.unrest => {
-                self.world.disturb(Disturbance::ALL[self.rng.usize(..Disturbance::ALL.len())]);
+                self.world
+                    .disturb(Disturbance::ALL[self.rng.usize(..Disturbance::ALL.len())]);
             }
             _ if self.appliers.is_empty() => self.start(),
             _ => self.let_one_run(),
@@ -165,20 +194,36 @@ impl<'h> History<'h> {
 
     fn start(&mut self) {
         let directory = &self.setup.directories[self.rng.usize(..self.setup.directories.len())];
-        let mut up_to = |most: usize| NonZeroUsize::new(self.rng.usize(1..=most)).unwrap_or(NonZeroUsize::MIN);
-        let speed = Speed { batch: up_to(NODES), parallelism: up_to(3) };
-        self.appliers.push(Applier::start(self.client(directory), &directory.loaded, speed));
+        let mut up_to =
+            |most: usize| NonZeroUsize::new(self.rng.usize(1..=most)).unwrap_or(NonZeroUsize::MIN);
+        let speed = Speed {
+            batch: up_to(NODES),
+            parallelism: up_to(3),
+        };
+        self.appliers.push(Applier::start(
+            self.client(directory),
+            &directory.loaded,
+            speed,
+        ));
     }
 
     fn client(&self, directory: &Directory) -> Saboteur {
         let client = self.world.client(directory.pins.clone(), Pace::Steps);
-        Saboteur { client, world: self.world.clone(), sabotage: self.sabotage }
+        Saboteur {
+            client,
+            world: self.world.clone(),
+            sabotage: self.sabotage,
+        }
     }
 
     fn let_one_run(&mut self) {
         let index = self.rng.usize(..self.appliers.len());
         for (other, applier) in self.appliers.iter_mut().enumerate() {
-            applier.paused = if other == index { applier.paused } else { applier.paused.saturating_sub(1) };
+            applier.paused = if other == index {
+                applier.paused
+            } else {
+                applier.paused.saturating_sub(1)
+            };
         }
         let applier = &mut self.appliers[index];
         if applier.paused > 0 {
@@ -196,7 +241,8 @@ impl<'h> History<'h> {
         }
     }
 
-    /// Nothing goes wrong any more: those that run come to their ends, and one more apply or a few bring what the files say.
+    /// Nothing goes wrong any more: those that run come to their ends, and one more apply or a few
+    /// bring what the files say.
     fn settle(&mut self) -> Result<(), Vec<String>> {
         self.world.calm_down();
         while !self.appliers.is_empty() {
@@ -212,22 +258,40 @@ impl<'h> History<'h> {
             if plan.changes.is_empty() && settled_by > 0 {
                 return settled(&plan);
             }
-            let speed = Speed { batch: NonZeroUsize::MIN, parallelism: NonZeroUsize::MIN };
-            self.appliers.push(Applier::start(self.client(directory), &directory.loaded, speed));
+            let speed = Speed {
+                batch: NonZeroUsize::MIN,
+                parallelism: NonZeroUsize::MIN,
+            };
+            self.appliers.push(Applier::start(
+                self.client(directory),
+                &directory.loaded,
+                speed,
+            ));
             while !self.appliers.is_empty() {
                 self.let_one_run();
             }
         }
-        Err(vec![format!("it does not settle within {SETTLING} applies")])
+        Err(vec![format!(
+            "it does not settle within {SETTLING} applies"
+        )])
     }
 }
 
 /// What is blocked for good is blocked by something else than claims that nobody ends.
 fn settled(plan: &Plan) -> Result<(), Vec<String>> {
-    let is_stuck =
-        |reason: &BlockedReason| matches!(reason, BlockedReason::SpokenFor(..) | BlockedReason::HeldTwice(..));
-    let stuck = plan.blocked.iter().filter(|blocked| is_stuck(&blocked.reason));
-    let stuck: Vec<String> = stuck.map(|blocked| format!("{}: {}", blocked.target, blocked.reason)).collect();
+    let is_stuck = |reason: &BlockedReason| {
+        matches!(
+            reason,
+            BlockedReason::SpokenFor(..) | BlockedReason::HeldTwice(..)
+        )
+    };
+    let stuck = plan
+        .blocked
+        .iter()
+        .filter(|blocked| is_stuck(&blocked.reason));
+    let stuck: Vec<String> = stuck
+        .map(|blocked| format!("{}: {}", blocked.target, blocked.reason))
+        .collect();
     if stuck.is_empty() { Ok(()) } else { Err(stuck) }
 }
 
@@ -238,7 +302,11 @@ mod tests {
     #[test]
     fn a_few_histories_and_equal_seeds_give_equal_ones() {
         let setups = Setups::new();
-        let run_all = || (0..150).map(|seed| run(seed, &setups, Sabotage::None, Log::None)).collect::<Vec<_>>();
+        let run_all = || {
+            (0..150)
+                .map(|seed| run(seed, &setups, Sabotage::None, Log::None))
+                .collect::<Vec<_>>()
+        };
         let (first, second) = (run_all(), run_all());
         assert_eq!(first, second);
         let failures: Vec<_> = first.iter().filter(|outcome| outcome.is_err()).collect();
@@ -248,11 +316,17 @@ mod tests {
     #[test]
     fn broken_rules_are_noticed() {
         let setups = Setups::new();
-        // The others need more seeds than a build without optimisations has time for; `prove simulate` tries them all.
-        for (sabotage, seeds) in
-            [(Sabotage::BlindClaims, 0..1_000), (Sabotage::NoClaims, 0..1_000), (Sabotage::UnguardedVersion, 0..1_000)]
-        {
-            assert!(first_failure(sabotage, &setups, seeds).is_some(), "{sabotage:?}");
+        // The others need more seeds than a build without optimisations has time for; `prove
+        // simulate` tries them all.
+        for (sabotage, seeds) in [
+            (Sabotage::BlindClaims, 0..1_000),
+            (Sabotage::NoClaims, 0..1_000),
+            (Sabotage::UnguardedVersion, 0..1_000),
+        ] {
+            assert!(
+                first_failure(sabotage, &setups, seeds).is_some(),
+                "{sabotage:?}"
+            );
         }
     }
 }

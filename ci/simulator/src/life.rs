@@ -1,6 +1,7 @@
-//! One life of two processes that follow a cluster: one leads, the other remembers. Notices come late, streams end, the API server goes and
-//! comes, its store goes back in time, machines run on with what they have. No block may be given to two of them, and when all is calm,
-//! every node must have a block soon.
+//! One life of two processes that follow a cluster: one leads, the other remembers. Notices come
+//! late, streams end, the API server goes and comes, its store goes back in time, machines run on
+//! with what they have. No block may be given to two of them, and when all is calm, every node must
+//! have a block soon.
 
 use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
@@ -30,7 +31,8 @@ const BOUND: Duration = Duration::from_secs(60);
 /// Longer than any notice is under way, and than the longest pause of one that had trouble.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How long it may take until what the store forgot is quarantined, or until one that was killed has read all again.
+/// How long it may take until what the store forgot is quarantined, or until one that was killed
+/// has read all again.
 const SETTLING: Duration = Duration::from_secs(90);
 
 /// What happens to nodes. Nobody else gives blocks here, and agents keep their CiliumNodes.
@@ -90,7 +92,8 @@ struct Life<'l> {
     restores: usize,
     /// What the store forgot last is quarantined by then; neither may lose its memory before.
     settled_at: Instant,
-    /// The one that leads alone knows what it did last before the store went back; it must go on leading until then.
+    /// The one that leads alone knows what it did last before the store went back; it must go on
+    /// leading until then.
     leads_until: Instant,
     /// The one that leads may not have heard before of all that the other did.
     known_at: Instant,
@@ -109,7 +112,10 @@ struct Life<'l> {
 /// # Panics
 /// Without a runtime.
 pub fn live(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<Lives, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     let runtime = runtime.expect("a runtime without threads");
     // What the product draws for its pauses.
     fastrand::seed(seed);
@@ -123,13 +129,22 @@ pub fn live(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<
         }
         let mut life = Life::new(rng, setup, world.clone(), sabotage, faults);
         let outcome = life.run().await;
-        outcome.map_err(|what| Failure { seed, step: life.step, what, log: world.log() })
+        outcome.map_err(|what| Failure {
+            seed,
+            step: life.step,
+            what,
+            log: world.log(),
+        })
     })
 }
 
 /// The first of these seeds that shows a broken rule.
 #[must_use]
-pub fn first_failed_life(sabotage: Sabotage, setups: &Setups, mut seeds: Range<u64>) -> Option<Failure> {
+pub fn first_failed_life(
+    sabotage: Sabotage,
+    setups: &Setups,
+    mut seeds: Range<u64>,
+) -> Option<Failure> {
     seeds.find_map(|seed| live(seed, setups, sabotage, Log::None).err())
 }
 
@@ -149,7 +164,13 @@ fn faults(rng: &mut Rng) -> Faults {
 }
 
 impl<'l> Life<'l> {
-    fn new(mut rng: Rng, setup: &'l Setup, world: SimWorld, sabotage: Sabotage, faults: Faults) -> Life<'l> {
+    fn new(
+        mut rng: Rng,
+        setup: &'l Setup,
+        world: SimWorld,
+        sabotage: Sabotage,
+        faults: Faults,
+    ) -> Life<'l> {
         let told = Arc::<Told>::default();
         let replicas = [(); 2].map(|()| start(&mut rng, setup, &world, sabotage, &told));
         replicas[0].take(Role::Leads);
@@ -197,12 +218,17 @@ impl<'l> Life<'l> {
     /// Lets time pass, by all clocks.
     async fn pass(&mut self, time: Duration) -> Result<(), Vec<String>> {
         sleep(time).await;
-        self.world.advance(SignedDuration::try_from(time).unwrap_or(SignedDuration::ZERO));
+        self.world
+            .advance(SignedDuration::try_from(time).unwrap_or(SignedDuration::ZERO));
         if Instant::now() >= self.goes_on_at {
             self.replicas.iter().for_each(Replica::go_on);
         }
         let violations = self.world.violations();
-        if violations.is_empty() { Ok(()) } else { Err(violations) }
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(violations)
+        }
     }
 
     async fn happen(&mut self) -> Result<(), Vec<String>> {
@@ -216,7 +242,9 @@ impl<'l> Life<'l> {
             33..36 => self.outage(None).await?,
             36..50 => drop(self.world.report_back()),
             50..53 => drop(self.world.bury()),
-            _ => self.world.disturb(DISTURBANCES[self.rng.usize(..DISTURBANCES.len())]),
+            _ => self
+                .world
+                .disturb(DISTURBANCES[self.rng.usize(..DISTURBANCES.len())]),
         }
         Ok(())
     }
@@ -241,7 +269,8 @@ impl<'l> Life<'l> {
         Ok(())
     }
 
-    /// The store goes back in time: at a quiet moment, or at any, where the one that leads must live to tell what it did last.
+    /// The store goes back in time: at a quiet moment, or at any, where the one that leads must
+    /// live to tell what it did last.
     async fn restore(&mut self) -> Result<(), Vec<String>> {
         if Instant::now() < self.remembered_at || self.replicas.iter().any(Replica::is_stopped) {
             return Ok(());
@@ -256,7 +285,11 @@ impl<'l> Life<'l> {
         let index = self.rng.usize(..self.saved.len());
         // Those of a history that is given up are never restored: their numbers say nothing.
         self.saved.truncate(index + 1);
-        let revision = if self.rng.bool() { Revision::AsSaved } else { Revision::Bumped };
+        let revision = if self.rng.bool() {
+            Revision::AsSaved
+        } else {
+            Revision::Bumped
+        };
         if self.rng.u32(..3) > 0 {
             self.outage(Some((index, revision))).await?;
         } else {
@@ -302,7 +335,13 @@ impl<'l> Life<'l> {
     fn kill_one(&mut self) {
         if self.may_lose_memory() && !self.replicas.iter().any(Replica::is_stopped) {
             let killed = self.rng.usize(..self.replicas.len());
-            self.replicas[killed] = start(&mut self.rng, self.setup, &self.world, self.sabotage, &self.told);
+            self.replicas[killed] = start(
+                &mut self.rng,
+                self.setup,
+                &self.world,
+                self.sabotage,
+                &self.told,
+            );
             if killed == self.leader {
                 self.leader = 1 - killed;
                 self.replicas[self.leader].take(Role::Leads);
@@ -336,10 +375,20 @@ impl<'l> Life<'l> {
     }
 }
 
-fn start(rng: &mut Rng, setup: &Setup, world: &SimWorld, sabotage: Sabotage, told: &Arc<Told>) -> Replica {
+fn start(
+    rng: &mut Rng,
+    setup: &Setup,
+    world: &SimWorld,
+    sabotage: Sabotage,
+    told: &Arc<Told>,
+) -> Replica {
     let directory = &setup.directories[0];
     let client = world.client(directory.pins.clone(), Pace::Time);
-    let client = Saboteur { client, world: world.clone(), sabotage };
+    let client = Saboteur {
+        client,
+        world: world.clone(),
+        sabotage,
+    };
     let parallelism = NonZeroUsize::new(rng.usize(1..=3)).unwrap_or(NonZeroUsize::MIN);
     Replica::start(client, directory.loaded.clone(), parallelism, told.clone())
 }
@@ -351,21 +400,38 @@ mod tests {
     #[test]
     fn a_few_lives_and_equal_seeds_give_equal_ones() {
         let setups = Setups::new();
-        let live_all = || (0..12).map(|seed| live(seed, &setups, Sabotage::None, Log::None)).collect::<Vec<_>>();
+        let live_all = || {
+            (0..12)
+                .map(|seed| live(seed, &setups, Sabotage::None, Log::None))
+                .collect::<Vec<_>>()
+        };
         let (first, second) = (live_all(), live_all());
         assert_eq!(first, second);
         let failures: Vec<_> = first.iter().filter(|outcome| outcome.is_err()).collect();
         assert!(failures.is_empty(), "{failures:#?}");
-        let all = first.into_iter().flatten().fold(Lives::default(), Lives::add);
-        assert!(all.restores > 5 && all.noticed > 5 && all.given > 100, "{all:?}");
+        let all = first
+            .into_iter()
+            .flatten()
+            .fold(Lives::default(), Lives::add);
+        assert!(
+            all.restores > 5 && all.noticed > 5 && all.given > 100,
+            "{all:?}"
+        );
     }
 
     #[test]
     fn broken_rules_are_noticed() {
         let setups = Setups::new();
-        // Early bookmarks need more lives than a build without optimisations has time for; `prove simulate` tries them all.
-        for sabotage in Sabotage::OF_LIVES.into_iter().filter(|sabotage| *sabotage != Sabotage::EarlyBookmarks) {
-            assert!(first_failed_life(sabotage, &setups, 0..60).is_some(), "{sabotage:?}");
+        // Early bookmarks need more lives than a build without optimisations has time for; `prove
+        // simulate` tries them all.
+        for sabotage in Sabotage::OF_LIVES
+            .into_iter()
+            .filter(|sabotage| *sabotage != Sabotage::EarlyBookmarks)
+        {
+            assert!(
+                first_failed_life(sabotage, &setups, 0..60).is_some(),
+                "{sabotage:?}"
+            );
         }
     }
 }

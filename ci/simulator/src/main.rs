@@ -1,5 +1,5 @@
-//! `simulator`: runs histories of applies and lives of processes that follow a cluster by seed, on all cores, and prints what they came to; the
-//! seed of a failure is a command line.
+//! `simulator`: runs histories of applies and lives of processes that follow a cluster by seed, on
+//! all cores, and prints what they came to; the seed of a failure is a command line.
 #![forbid(unsafe_code)]
 
 use std::ops::{Add, Range};
@@ -8,11 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::{Parser, ValueEnum};
-use simulator::{Failure, Figures, Lives, Log, Sabotage, Setups, first_failed_life, first_failure, live, run};
+use simulator::{
+    Failure, Figures, Lives, Log, Sabotage, Setups, first_failed_life, first_failure, live, run,
+};
 
-/// Run the real apply and the real watch against a simulated cluster, with faults, crashes, rivals and restores by seed.
+/// Run the real apply and the real watch against a simulated cluster, with faults, crashes, rivals
+/// and restores by seed.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask prove simulate", bin_name = "cargo xtask prove simulate", max_term_width = 120)]
+#[command(
+    name = "cargo xtask prove simulate",
+    bin_name = "cargo xtask prove simulate",
+    max_term_width = 120
+)]
 struct Arguments {
     /// How many histories of applies.
     #[arg(long, value_name = "N", default_value = "10000")]
@@ -44,19 +51,44 @@ const ENOUGH: u64 = 200_000;
 const ENOUGH_LIVES: u64 = 3_000;
 
 fn main() -> ExitCode {
-    let Arguments { seeds, lives, from, broken_rules } = Arguments::parse();
+    let Arguments {
+        seeds,
+        lives,
+        from,
+        broken_rules,
+    } = Arguments::parse();
     let is_replay = seeds + lives == 1;
     let log = if is_replay { Log::Kept } else { Log::None };
     let range = |count: u64| from..from.saturating_add(count);
-    let (histories, failed) = run_all(range(seeds), |seed, setups| run(seed, setups, Sabotage::None, log));
-    failed.iter().for_each(|failure| tell(failure, "--lives 0 --seeds"));
-    let (life, failed_lives) = run_all(range(lives), |seed, setups| live(seed, setups, Sabotage::None, log));
-    failed_lives.iter().for_each(|failure| tell(failure, "--seeds 0 --lives"));
+    let (histories, failed) = run_all(range(seeds), |seed, setups| {
+        run(seed, setups, Sabotage::None, log)
+    });
+    failed
+        .iter()
+        .for_each(|failure| tell(failure, "--lives 0 --seeds"));
+    let (life, failed_lives) = run_all(range(lives), |seed, setups| {
+        live(seed, setups, Sabotage::None, log)
+    });
+    failed_lives
+        .iter()
+        .for_each(|failure| tell(failure, "--seeds 0 --lives"));
     let rules = Sabotage::OF_APPLIES.len() + Sabotage::OF_LIVES.len();
     let are_tried = broken_rules == BrokenRules::Tried && !is_replay;
     let noticed = if are_tried { noticed() } else { 0 };
-    let Figures { applies, changes, crashes, steps } = histories;
-    let Lives { lives, events, given, restores, noticed: settled, longest } = life;
+    let Figures {
+        applies,
+        changes,
+        crashes,
+        steps,
+    } = histories;
+    let Lives {
+        lives,
+        events,
+        given,
+        restores,
+        noticed: settled,
+        longest,
+    } = life;
     let failures = failed.len() + failed_lives.len();
     println!(
         "simulate: seeds={seeds} from={from} steps={steps} applies={applies} changes={changes} crashes={crashes} lives={lives} \
@@ -64,10 +96,22 @@ fn main() -> ExitCode {
          noticed={noticed} failures={failures}",
         longest.as_secs_f64()
     );
-    if failures == 0 && (noticed == rules || !are_tried) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures == 0 && (noticed == rules || !are_tried) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
-fn tell(Failure { seed, step, what, log }: &Failure, again: &str) {
+fn tell(
+    Failure {
+        seed,
+        step,
+        what,
+        log,
+    }: &Failure,
+    again: &str,
+) {
     log.iter().for_each(|line| println!("{line}"));
     println!("seed {seed}, step {step}: {}", what.join("; "));
     println!("  to see it again: cargo xtask prove simulate {again} 1 --from {seed}");
@@ -78,7 +122,10 @@ fn noticed() -> usize {
     let setups = Setups::new();
     let is_noticed = |sabotage: Sabotage, failure: Option<Failure>| match failure {
         Some(Failure { seed, what, .. }) => {
-            println!("{sabotage:?}: noticed with seed {seed}: {}", what.join("; "));
+            println!(
+                "{sabotage:?}: noticed with seed {seed}: {}",
+                what.join("; ")
+            );
             true
         }
         None => {
@@ -89,9 +136,12 @@ fn noticed() -> usize {
     let of_applies = Sabotage::OF_APPLIES
         .into_iter()
         .filter(|sabotage| is_noticed(*sabotage, first_failure(*sabotage, &setups, 0..ENOUGH)));
-    let of_lives = Sabotage::OF_LIVES
-        .into_iter()
-        .filter(|sabotage| is_noticed(*sabotage, first_failed_life(*sabotage, &setups, 0..ENOUGH_LIVES)));
+    let of_lives = Sabotage::OF_LIVES.into_iter().filter(|sabotage| {
+        is_noticed(
+            *sabotage,
+            first_failed_life(*sabotage, &setups, 0..ENOUGH_LIVES),
+        )
+    });
     of_applies.count() + of_lives.count()
 }
 

@@ -1,4 +1,5 @@
-//! One process that follows the cluster: the product's own mirror and loop. It can be stopped for a while, as SIGSTOP does, and killed.
+//! One process that follows the cluster: the product's own mirror and loop. It can be stopped for a
+//! while, as SIGSTOP does, and killed.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -86,11 +87,19 @@ impl Source for Unchanged {
 }
 
 impl Replica {
-    pub(crate) fn start(client: Saboteur, loaded: Loaded, parallelism: NonZeroUsize, told: Arc<Told>) -> Replica {
+    pub(crate) fn start(
+        client: Saboteur,
+        loaded: Loaded,
+        parallelism: NonZeroUsize,
+        told: Arc<Told>,
+    ) -> Replica {
         let (role, roles) = channel(Role::StandsBy);
         let gate = Arc::<Gate>::default();
         let future = Box::pin(run(client, loaded, parallelism, told, roles));
-        let task = tokio::spawn(Gated { future, gate: gate.clone() });
+        let task = tokio::spawn(Gated {
+            future,
+            gate: gate.clone(),
+        });
         Replica { role, gate, task }
     }
 
@@ -119,7 +128,13 @@ impl Drop for Replica {
     }
 }
 
-async fn run(client: Saboteur, loaded: Loaded, parallelism: NonZeroUsize, told: Arc<Told>, mut roles: Receiver<Role>) {
+async fn run(
+    client: Saboteur,
+    loaded: Loaded,
+    parallelism: NonZeroUsize,
+    told: Arc<Told>,
+    mut roles: Receiver<Role>,
+) {
     let mirror = Mirror::new(client);
     let terms = async {
         // An error is the end of whoever gives the roles.
@@ -128,7 +143,14 @@ async fn run(client: Saboteur, loaded: Loaded, parallelism: NonZeroUsize, told: 
             let ending = async {
                 let _ = after.wait_for(|role| *role == Role::StandsBy).await;
             };
-            watch(&mirror, watching(parallelism), loaded.clone(), ending, &mut |news| told.hear(&news)).await;
+            watch(
+                &mirror,
+                watching(parallelism),
+                loaded.clone(),
+                ending,
+                &mut |news| told.hear(&news),
+            )
+            .await;
         }
     };
     tokio::select! {

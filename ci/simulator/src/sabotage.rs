@@ -2,8 +2,8 @@
 
 use cilium_ipam::cluster::sim::{Faults, SimClient, SimWorld, Yield};
 use cilium_ipam::cluster::{
-    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice, Operation, Seen, Stored,
-    Target, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice,
+    Operation, Seen, Stored, Target, Write, WriteError, Written,
 };
 use cilium_ipam::observed::{CLAIMS_KEY, ObservedKind, ReadError};
 use jiff::Timestamp;
@@ -29,7 +29,8 @@ pub enum Sabotage {
     EarlyBookmarks,
     /// The same: a notice never comes.
     LostNotices,
-    /// The same: a list from a cache that lags behind, as one at resourceVersion 0, passes for a fresh one.
+    /// The same: a list from a cache that lags behind, as one at resourceVersion 0, passes for a
+    /// fresh one.
     StaleBase,
     /// The same: what others claimed is not seen.
     HiddenClaims,
@@ -62,9 +63,19 @@ impl Sabotage {
     /// The same faults, and more of those without which the broken rule would not matter.
     pub(crate) fn provoked_by(self, faults: Faults) -> Faults {
         match self {
-            Sabotage::TrustedCache | Sabotage::StaleBase => Faults { stale_list: 500, ..faults },
-            Sabotage::EarlyBookmarks => Faults { early_bookmark: 300, late_notice: 200, ..faults },
-            Sabotage::LostNotices => Faults { lost_notice: 100, ..faults },
+            Sabotage::TrustedCache | Sabotage::StaleBase => Faults {
+                stale_list: 500,
+                ..faults
+            },
+            Sabotage::EarlyBookmarks => Faults {
+                early_bookmark: 300,
+                late_notice: 200,
+                ..faults
+            },
+            Sabotage::LostNotices => Faults {
+                lost_notice: 100,
+                ..faults
+            },
             Sabotage::None
             | Sabotage::BlindClaims
             | Sabotage::NoClaims
@@ -156,18 +167,36 @@ impl Cluster for Saboteur {
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         match (self.sabotage, kind) {
-            (Sabotage::TrustedCache, _) => self.client.list(kind, namespace, moment, &mut Trusting(listener)).await,
+            (Sabotage::TrustedCache, _) => {
+                self.client
+                    .list(kind, namespace, moment, &mut Trusting(listener))
+                    .await
+            }
             (Sabotage::StaleBase | Sabotage::FakedVersions, _) => {
-                let mut listener = Rejuvenating { listener, world: &self.world };
-                self.client.list(kind, namespace, &Moment::Latest, &mut listener).await
+                let mut listener = Rejuvenating {
+                    listener,
+                    world: &self.world,
+                };
+                self.client
+                    .list(kind, namespace, &Moment::Latest, &mut listener)
+                    .await
             }
             (Sabotage::HiddenClaims, ObservedKind::Claims) => {
-                self.client.list(kind, namespace, moment, &mut Hiding(listener)).await
+                self.client
+                    .list(kind, namespace, moment, &mut Hiding(listener))
+                    .await
             }
             (Sabotage::NoClaims, ObservedKind::Claims) => Ok(Seen::All),
             (Sabotage::TwoMoments, _) => {
-                Yield(if kind == ObservedKind::Node { BETWEEN_MOMENTS } else { 0 }).await;
-                self.client.list(kind, namespace, &Moment::Latest, listener).await
+                Yield(if kind == ObservedKind::Node {
+                    BETWEEN_MOMENTS
+                } else {
+                    0
+                })
+                .await;
+                self.client
+                    .list(kind, namespace, &Moment::Latest, listener)
+                    .await
             }
             _ => self.client.list(kind, namespace, moment, listener).await,
         }
@@ -175,8 +204,11 @@ impl Cluster for Saboteur {
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let mut write = write.clone();
-        if let (Sabotage::NoQuarantine, Target::Claims, Operation::Patch(content) | Operation::Create(content)) =
-            (self.sabotage, &write.target, &mut write.operation)
+        if let (
+            Sabotage::NoQuarantine,
+            Target::Claims,
+            Operation::Patch(content) | Operation::Create(content),
+        ) = (self.sabotage, &write.target, &mut write.operation)
         {
             without_quarantine(content);
         }
@@ -186,8 +218,10 @@ impl Cluster for Saboteur {
         };
         match (self.sabotage, &write.target, metadata) {
             (Sabotage::NoClaims, Target::Claims, _) => {
-                let version =
-                    cilium_ipam::observed::ObjectVersion { uid: String::new(), resource_version: String::new() };
+                let version = cilium_ipam::observed::ObjectVersion {
+                    uid: String::new(),
+                    resource_version: String::new(),
+                };
                 return Ok(Written { version });
             }
             (Sabotage::BlindClaims, Target::Claims, Some(metadata))

@@ -68,8 +68,9 @@ spec: {quarantine: 5m}
 ---
 ";
 
-/// More blocks than nodes, so that a node without one is not for want of blocks, and the lowest free one is soon somebody else's.
-/// Machines come back at any time of a life, so what rests, rests for all of it.
+/// More blocks than nodes, so that a node without one is not for want of blocks, and the lowest
+/// free one is soon somebody else's. Machines come back at any time of a life, so what rests, rests
+/// for all of it.
 const ROOM: &str = "
 apiVersion: cilium-ipam.io/v1alpha1
 kind: IPPool
@@ -97,25 +98,60 @@ impl Setups {
     /// Files of ours that have faults.
     #[must_use]
     pub fn new() -> Setups {
-        let (closed, open) =
-            (json!({"ipam": "kubernetes"}), json!({"ipam": "kubernetes", "annotate-k8s-node": "true"}));
+        let (closed, open) = (
+            json!({"ipam": "kubernetes"}),
+            json!({"ipam": "kubernetes", "annotate-k8s-node": "true"}),
+        );
         // Directories that want one block for different nodes, as before and after a change in Git.
         let two_pins = [pin("n1", "10.0.0.4/31"), pin("n2", "10.0.0.4/31")];
-        let spec = two_pins.iter().map(|pin| Directory::new(&[POOLS, pin])).collect();
-        let annotation = two_pins.iter().map(|pin| Directory::new(&[POOLS, ANNOTATION, pin])).collect();
-        let cilium_node = two_pins.iter().map(|pin| Directory::new(&[POOLS, QUARANTINE, pin])).collect();
-        let dual_stack = vec![Directory::new(&[DUAL_STACK]), Directory::new(&[DUAL_STACK, &two_pins[0]])];
+        let spec = two_pins
+            .iter()
+            .map(|pin| Directory::new(&[POOLS, pin]))
+            .collect();
+        let annotation = two_pins
+            .iter()
+            .map(|pin| Directory::new(&[POOLS, ANNOTATION, pin]))
+            .collect();
+        let cilium_node = two_pins
+            .iter()
+            .map(|pin| Directory::new(&[POOLS, QUARANTINE, pin]))
+            .collect();
+        let dual_stack = vec![
+            Directory::new(&[DUAL_STACK]),
+            Directory::new(&[DUAL_STACK, &two_pins[0]]),
+        ];
         let of_applies = vec![
-            Setup { directories: spec, settings: closed.clone() },
-            Setup { directories: annotation, settings: open.clone() },
-            Setup { directories: dual_stack, settings: closed.clone() },
-            Setup { directories: cilium_node, settings: json!({"ipam": "cluster-pool"}) },
+            Setup {
+                directories: spec,
+                settings: closed.clone(),
+            },
+            Setup {
+                directories: annotation,
+                settings: open.clone(),
+            },
+            Setup {
+                directories: dual_stack,
+                settings: closed.clone(),
+            },
+            Setup {
+                directories: cilium_node,
+                settings: json!({"ipam": "cluster-pool"}),
+            },
         ];
         let of_lives = vec![
-            Setup { directories: vec![Directory::new(&[ROOM, &policy("node-spec")])], settings: closed },
-            Setup { directories: vec![Directory::new(&[ROOM, &policy("node-annotation")])], settings: open },
+            Setup {
+                directories: vec![Directory::new(&[ROOM, &policy("node-spec")])],
+                settings: closed,
+            },
+            Setup {
+                directories: vec![Directory::new(&[ROOM, &policy("node-annotation")])],
+                settings: open,
+            },
         ];
-        Setups { of_applies, of_lives }
+        Setups {
+            of_applies,
+            of_lives,
+        }
     }
 
     /// One for applies.
@@ -137,27 +173,46 @@ impl Default for Setups {
 
 impl Directory {
     fn new(texts: &[&str]) -> Directory {
-        let file =
-            SourceFile { path: PathBuf::from("pools/all.yaml").to_string_lossy().into(), text: texts.concat().into() };
+        let file = SourceFile {
+            path: PathBuf::from("pools/all.yaml").to_string_lossy().into(),
+            text: texts.concat().into(),
+        };
         let documents = Documents { files: vec![file] };
         let (desired, mut findings) = lower(&documents);
         findings.extend(check::files(&desired));
-        assert!(findings.iter().all(|finding| finding.severity != Severity::Error), "{findings:?}");
-        let pins = desired.pins.values().map(|pin| (pin.node.clone(), pin.blocks.iter().copied().collect())).collect();
-        Directory { loaded: Loaded { documents, desired, findings, revision: None }, pins: Arc::new(pins) }
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.severity != Severity::Error),
+            "{findings:?}"
+        );
+        let pins = desired
+            .pins
+            .values()
+            .map(|pin| (pin.node.clone(), pin.blocks.iter().copied().collect()))
+            .collect();
+        Directory {
+            loaded: Loaded {
+                documents,
+                desired,
+                findings,
+                revision: None,
+            },
+            pins: Arc::new(pins),
+        }
     }
 }
 
 impl Setup {
     /// Everything but the nodes.
     pub(crate) fn objects(&self) -> Vec<Value> {
-        let metadata = json!({"name": "cilium", "namespace": "kube-system", "labels": {"k8s-app": "cilium"}});
+        let metadata =
+            json!({"name": "cilium", "namespace": "kube-system", "labels": {"k8s-app": "cilium"}});
         let container = json!({"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.19.3"});
         let config = json!({"name": "cilium-config", "namespace": "kube-system"});
         // It leaves the blocks to others.
         let operator = json!({"name": "cilium-operator", "args": ["--ipam=kubernetes"]});
-        let labels =
-            json!({"name": "cilium-operator", "namespace": "kube-system", "labels": {"io.cilium/app": "operator"}});
+        let labels = json!({"name": "cilium-operator", "namespace": "kube-system", "labels": {"io.cilium/app": "operator"}});
         vec![
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": labels,
                 "spec": {"template": {"spec": {"containers": [operator]}}}}),

@@ -84,7 +84,8 @@ pub struct AgentRun {
     pub router: RouterBeside,
 }
 
-/// A router beside the guest, at 192.0.2.254 on a second NIC of the guest, which has 192.0.2.1. It is of AS 65000 and peers with AS 65001.
+/// A router beside the guest, at 192.0.2.254 on a second NIC of the guest, which has 192.0.2.1. It
+/// is of AS 65000 and peers with AS 65001.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouterBeside {
     /// There is one.
@@ -148,12 +149,18 @@ impl AgentVm {
         let _lock = lock(&cache)?;
         let start = Instant::now();
         let name = Path::new(version.release());
-        let steps: [(&str, &[&Path]); 2] = [("prep.sh", &[&cache]), ("mkimg.sh", &[&cache, name, agent, &datapath])];
+        let steps: [(&str, &[&Path]); 2] = [
+            ("prep.sh", &[&cache]),
+            ("mkimg.sh", &[&cache, name, agent, &datapath]),
+        ];
         for (step, arguments) in steps {
             script(step, arguments)?;
         }
         let seconds = start.elapsed().as_secs();
-        eprintln!("testbed: the guest of cilium-agent {} was there after {seconds} s", name.display());
+        eprintln!(
+            "testbed: the guest of cilium-agent {} was there after {seconds} s",
+            name.display()
+        );
         Ok(Self { version, cache })
     }
 
@@ -176,22 +183,41 @@ impl AgentVm {
             routers::prepare()?;
         }
         self.write_input(folder.path(), plane, run)?;
-        let arguments = [&self.cache, Path::new(self.version.release()), folder.path()]
-            .map(|argument: &Path| argument.display().to_string());
+        let arguments = [
+            &self.cache,
+            Path::new(self.version.release()),
+            folder.path(),
+        ]
+        .map(|argument: &Path| argument.display().to_string());
         let boot = scripts().join("boot.sh");
         let (guest, relay) = match run.router {
-            RouterBeside::None => (Server::start("guest", &boot, &arguments, folder.path())?, None),
+            RouterBeside::None => (
+                Server::start("guest", &boot, &arguments, folder.path())?,
+                None,
+            ),
             RouterBeside::Frr => {
                 let relay = Relay::start(&folder.path().join("api.sock"), plane.server_url())?;
-                fs::write(folder.path().join("api.port"), relay.port()).map_err(Error::file(folder.path()))?;
+                fs::write(folder.path().join("api.port"), relay.port())
+                    .map_err(Error::file(folder.path()))?;
                 let (script, cache) = routers::beside();
-                let own =
-                    [cache.display().to_string(), folder.path().display().to_string(), boot.display().to_string()];
+                let own = [
+                    cache.display().to_string(),
+                    folder.path().display().to_string(),
+                    boot.display().to_string(),
+                ];
                 let arguments: Vec<String> = own.into_iter().chain(arguments).collect();
-                (Server::start("guest", &script, &arguments, folder.path())?, Some(relay))
+                (
+                    Server::start("guest", &script, &arguments, folder.path())?,
+                    Some(relay),
+                )
             }
         };
-        Ok(RunningAgent { guest, limit: run.limit + BOOT_ALLOWANCE, folder, _relay: relay })
+        Ok(RunningAgent {
+            guest,
+            limit: run.limit + BOOT_ALLOWANCE,
+            folder,
+            _relay: relay,
+        })
     }
 
     /// What `boot.sh` hands to the guest.
@@ -225,7 +251,11 @@ impl AgentVm {
             CiliumVersion::V1_15 => FLAGS_OF_1_15.as_slice(),
             CiliumVersion::V1_19 => &[],
         };
-        let mut flags: Vec<_> = FLAGS.iter().chain(of_version).map(|&flag| flag.to_owned()).collect();
+        let mut flags: Vec<_> = FLAGS
+            .iter()
+            .chain(of_version)
+            .map(|&flag| flag.to_owned())
+            .collect();
         let annotate = run.annotate_k8s_node.as_str();
         flags.push(format!("--annotate-k8s-node={annotate}"));
         flags.extend(run.flags.iter().cloned());
@@ -284,7 +314,10 @@ fn read_report(folder: &Path, console: String) -> Result<AgentReport> {
         Some(ended) => AgentOutcome::Exited(ended.trim_start_matches("exited ").to_owned()),
         None => {
             let program = "the guest".to_owned();
-            return Err(Error::Failed { program, stderr: console });
+            return Err(Error::Failed {
+                program,
+                stderr: console,
+            });
         }
     };
     Ok(AgentReport {
@@ -306,7 +339,10 @@ mod tests {
     use super::*;
     use crate::{Options, build, install_crds, wait_until};
 
-    const KEYS: [&str; 2] = ["network.cilium.io/ipv4-pod-cidr", "io.cilium.network.ipv4-pod-cidr"];
+    const KEYS: [&str; 2] = [
+        "network.cilium.io/ipv4-pod-cidr",
+        "io.cilium.network.ipv4-pod-cidr",
+    ];
 
     #[test]
     fn a_report_is_read_key_by_key() {
@@ -364,7 +400,11 @@ mod tests {
             assert_eq!(report.pod_cidrs_used, [block]);
             let start = block.trim_end_matches("0/24");
             assert_eq!(report.pod_ips.len(), 3);
-            assert!(report.pod_ips.iter().all(|ip| ip.starts_with(start)), "{:?}", report.pod_ips);
+            assert!(
+                report.pod_ips.iter().all(|ip| ip.starts_with(start)),
+                "{:?}",
+                report.pod_ips
+            );
             let written = self.cilium_node().unwrap();
             assert_eq!(written["spec"]["ipam"]["podCIDRs"], json!([block]));
         }

@@ -21,7 +21,9 @@ impl Certificates {
     pub(crate) fn new() -> Result<Self> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "cilium-ipam testbed");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "cilium-ipam testbed");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let server_key = KeyPair::generate()?;
         let account_key = KeyPair::generate()?;

@@ -51,7 +51,12 @@ impl Default for CiliumInstallation {
 /// # Errors
 /// When the server says no.
 pub fn install_cilium(plane: &ControlPlane, installation: &CiliumInstallation) -> Result<()> {
-    let CiliumInstallation { version, ipam, annotate_k8s_node, config } = installation;
+    let CiliumInstallation {
+        version,
+        ipam,
+        annotate_k8s_node,
+        config,
+    } = installation;
     let config = cilium_config(ipam, *annotate_k8s_node, config);
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "cilium-config", "namespace": "kube-system"}, "data": config});
@@ -69,8 +74,14 @@ pub fn install_cilium(plane: &ControlPlane, installation: &CiliumInstallation) -
             "image": format!("quay.io/cilium/operator-generic:v{version}")}),
     );
     let client = plane.client();
-    client.apply("/api/v1/namespaces/kube-system/configmaps/cilium-config", &map)?;
-    client.apply("/apis/apps/v1/namespaces/kube-system/daemonsets/cilium", &agent)?;
+    client.apply(
+        "/api/v1/namespaces/kube-system/configmaps/cilium-config",
+        &map,
+    )?;
+    client.apply(
+        "/apis/apps/v1/namespaces/kube-system/daemonsets/cilium",
+        &agent,
+    )?;
     let path = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
     client.apply(path, &operator).map(drop)
 }
@@ -160,9 +171,13 @@ fn read_crds(folder: &Path) -> Result<Vec<Value>> {
     let mut crds = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::file(folder))? {
         let path = entry.map_err(Error::file(folder))?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
             let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
-            let crd = serde_yaml::from_str(&text).map_err(|why| Error::unreadable(path.display().to_string(), why))?;
+            let crd = serde_yaml::from_str(&text)
+                .map_err(|why| Error::unreadable(path.display().to_string(), why))?;
             crds.push(crd);
         }
     }
@@ -171,10 +186,15 @@ fn read_crds(folder: &Path) -> Result<Vec<Value>> {
 
 fn schema_version(file: &Path) -> Result<String> {
     let text = fs::read_to_string(file).map_err(Error::file(file))?;
-    let version = text.split_once(SCHEMA_CONSTANT).and_then(|(_, rest)| rest.split_once('"'));
+    let version = text
+        .split_once(SCHEMA_CONSTANT)
+        .and_then(|(_, rest)| rest.split_once('"'));
     match version {
         Some((version, _)) => Ok(version.to_owned()),
-        None => Err(Error::unreadable(file.display().to_string(), "no schema version")),
+        None => Err(Error::unreadable(
+            file.display().to_string(),
+            "no schema version",
+        )),
     }
 }
 

@@ -49,7 +49,11 @@ impl Client {
             .max_idle_connections_per_host(IDLE_CONNECTIONS)
             .build()
             .new_agent();
-        Ok(Self { agent, base: base.to_owned(), token: token.to_owned() })
+        Ok(Self {
+            agent,
+            base: base.to_owned(),
+            token: token.to_owned(),
+        })
     }
 
     /// The client of a kubeconfig file of this crate.
@@ -59,13 +63,23 @@ impl Client {
     pub fn of_kubeconfig(path: &Path) -> Result<Self> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|why| Error::unreadable(&file, why))?;
-        let config: Value = serde_json::from_str(&text).map_err(|why| Error::unreadable(&file, why))?;
-        let field = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let config: Value =
+            serde_json::from_str(&text).map_err(|why| Error::unreadable(&file, why))?;
+        let field = |pointer: &str| {
+            config
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let authority = STANDARD
             .decode(field("/clusters/0/cluster/certificate-authority-data"))
             .map_err(|why| Error::unreadable(&file, why))?;
         let authority = String::from_utf8_lossy(&authority);
-        Self::new(field("/clusters/0/cluster/server"), &authority, field("/users/0/user/token"))
+        Self::new(
+            field("/clusters/0/cluster/server"),
+            &authority,
+            field("/users/0/user/token"),
+        )
     }
 
     /// Reads one object, or a list as it is.
@@ -122,12 +136,18 @@ impl Client {
         self.send(Method::PATCH, path, Some((MERGE_PATCH, change)))
     }
 
-    /// As [`Client::patch`], but only the metadata comes back, unread: the least that any client has to do.
+    /// As [`Client::patch`], but only the metadata comes back, unread: the least that any client
+    /// has to do.
     ///
     /// # Errors
     /// When the server says no.
     pub fn patch_bytes(&self, path: &str, change: &Value) -> Result<Vec<u8>> {
-        self.answer(&Method::PATCH, path, METADATA_ONLY, Some((MERGE_PATCH, change)))
+        self.answer(
+            &Method::PATCH,
+            path,
+            METADATA_ONLY,
+            Some((MERGE_PATCH, change)),
+        )
     }
 
     /// Creates or changes one object so that it has these fields (server-side apply).
@@ -179,7 +199,8 @@ impl Client {
 
     /// Whether a GET of `path` succeeds: for health checks of a server that may not listen yet.
     pub(crate) fn is_ok(&self, path: &str) -> bool {
-        self.exchange(&Method::GET, path, WHOLE, None).is_ok_and(|answer| answer.status().is_success())
+        self.exchange(&Method::GET, path, WHOLE, None)
+            .is_ok_and(|answer| answer.status().is_success())
     }
 
     fn send(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
@@ -187,9 +208,18 @@ impl Client {
         serde_json::from_slice(&text).map_err(|why| Error::unreadable(path, why))
     }
 
-    fn answer(&self, method: &Method, path: &str, accept: &str, body: Option<(&str, &Value)>) -> Result<Vec<u8>> {
-        let failed =
-            |source| Error::Request { method: method.to_string(), path: path.to_owned(), source: Box::new(source) };
+    fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Vec<u8>> {
+        let failed = |source| Error::Request {
+            method: method.to_string(),
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
         let answer = self.exchange(method, path, accept, body).map_err(failed)?;
         let status = answer.status();
         let text = read(answer).map_err(failed)?;
@@ -234,7 +264,10 @@ fn read(answer: http::Response<Body>) -> std::result::Result<Vec<u8>, ureq::Erro
 /// What a Status object says, or the text itself.
 fn message(text: &[u8]) -> String {
     let status: Option<Value> = serde_json::from_slice(text).ok();
-    match status.as_ref().and_then(|status| status["message"].as_str()) {
+    match status
+        .as_ref()
+        .and_then(|status| status["message"].as_str())
+    {
         Some(message) => message.to_owned(),
         None => String::from_utf8_lossy(text).into_owned(),
     }

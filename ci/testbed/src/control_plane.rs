@@ -51,7 +51,10 @@ impl User {
     /// A user in no group, and so with no rights until a test binds some.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), groups: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            groups: Vec::new(),
+        }
     }
 }
 
@@ -68,7 +71,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { apiserver_flags: Vec::new(), service_cluster_ip_range: "10.96.0.0/16".to_owned(), users: Vec::new() }
+        Self {
+            apiserver_flags: Vec::new(),
+            service_cluster_ip_range: "10.96.0.0/16".to_owned(),
+            users: Vec::new(),
+        }
     }
 }
 
@@ -100,11 +107,21 @@ impl ControlPlane {
         let etcd = start_etcd(programs, folder.path())?;
         let token = &tokens[ADMIN];
         let client_at = |url: &str| Client::new(url, &certificates.authority, token);
-        let (apiserver, server_url) = start_apiserver(programs, folder.path(), &options, client_at)?;
+        let (apiserver, server_url) =
+            start_apiserver(programs, folder.path(), &options, client_at)?;
         let admin = client_at(&server_url)?;
         let text = kubeconfig(&server_url, &certificates.authority, token);
         let kubeconfig = folder.write("admin.kubeconfig", &text)?;
-        Ok(Self { apiserver, etcd, admin, server_url, certificates, tokens, kubeconfig, folder })
+        Ok(Self {
+            apiserver,
+            etcd,
+            admin,
+            server_url,
+            certificates,
+            tokens,
+            kubeconfig,
+            folder,
+        })
     }
 
     /// Ends kube-apiserver, starts it again on the same port, and waits until it is ready.
@@ -133,8 +150,8 @@ impl ControlPlane {
         Snapshot::save(programs, self.folder.path(), &etcd_url(self.folder.path()))
     }
 
-    /// Ends kube-apiserver and etcd, restores a snapshot, and starts both again on it, as one does after a disaster. `while_down` runs
-    /// before they start.
+    /// Ends kube-apiserver and etcd, restores a snapshot, and starts both again on it, as one does
+    /// after a disaster. `while_down` runs before they start.
     ///
     /// # Errors
     /// When `etcdutl` was not built or fails, or the API server does not get ready again.
@@ -193,7 +210,8 @@ impl ControlPlane {
         self.write_kubeconfig(&format!("{namespace}-{name}"), &token)
     }
 
-    /// Writes a ServiceAccount's token and the server's certificate authority into a folder, as Kubernetes puts them into a Pod.
+    /// Writes a ServiceAccount's token and the server's certificate authority into a folder, as
+    /// Kubernetes puts them into a Pod.
     ///
     /// # Errors
     /// When the server gives no token, or a file cannot be written.
@@ -207,11 +225,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// A client with the token that a Pod of a ServiceAccount gets, which names the Pod's node. The Pod must be there.
+    /// A client with the token that a Pod of a ServiceAccount gets, which names the Pod's node. The
+    /// Pod must be there.
     ///
     /// # Errors
     /// When the server gives no token.
-    pub fn client_for_pod(&self, namespace: &str, service_account: &str, pod: &str) -> Result<Client> {
+    pub fn client_for_pod(
+        &self,
+        namespace: &str,
+        service_account: &str,
+        pod: &str,
+    ) -> Result<Client> {
         let bound = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod}});
         let token = self.token_request(namespace, service_account, bound)?;
         Client::new(&self.server_url, &self.certificates.authority, &token)
@@ -224,7 +248,8 @@ impl ControlPlane {
     fn token_request(&self, namespace: &str, name: &str, mut spec: Value) -> Result<String> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
         spec["expirationSeconds"] = 7200.into();
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+        let request =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
         let answer = self.create(&path, &request)?;
         let token = answer["status"]["token"].as_str().map(str::to_owned);
         token.ok_or_else(|| Error::unreadable(path, "no token in the answer"))
@@ -235,7 +260,11 @@ impl ControlPlane {
     /// # Errors
     /// When there is no such user.
     pub fn client_for(&self, user: &str) -> Result<Client> {
-        Client::new(&self.server_url, &self.certificates.authority, self.token(user)?)
+        Client::new(
+            &self.server_url,
+            &self.certificates.authority,
+            self.token(user)?,
+        )
     }
 
     /// The administrator's client. The methods below are short for its own.
@@ -333,8 +362,15 @@ impl ControlPlane {
     }
 
     fn wait_ready(&mut self) -> Result<()> {
-        let Self { apiserver, etcd, admin, .. } = self;
-        apiserver.wait_ready(READY_LIMIT, || etcd.check_running().is_ok() && admin.is_ok("/readyz"))?;
+        let Self {
+            apiserver,
+            etcd,
+            admin,
+            ..
+        } = self;
+        apiserver.wait_ready(READY_LIMIT, || {
+            etcd.check_running().is_ok() && admin.is_ok("/readyz")
+        })?;
         wait_for_namespaces(admin)
     }
 
@@ -353,12 +389,19 @@ impl ControlPlane {
 }
 
 /// The files that kube-apiserver reads; returns the users' tokens.
-fn write_inputs(folder: &RunFolder, certificates: &Certificates, users: &[User]) -> Result<BTreeMap<String, String>> {
+fn write_inputs(
+    folder: &RunFolder,
+    certificates: &Certificates,
+    users: &[User],
+) -> Result<BTreeMap<String, String>> {
     folder.write(SERVER_CERTIFICATE, &certificates.server)?;
     folder.write(SERVER_KEY, &certificates.server_key)?;
     folder.write(ACCOUNT_KEY, &certificates.service_account_key)?;
     folder.write(ACCOUNT_PUBLIC_KEY, &certificates.service_account_public_key)?;
-    let admin = User { name: ADMIN.to_owned(), groups: vec!["system:masters".to_owned()] };
+    let admin = User {
+        name: ADMIN.to_owned(),
+        groups: vec!["system:masters".to_owned()],
+    };
     let mut tokens = BTreeMap::new();
     let mut lines = String::new();
     for user in users.iter().chain([&admin]) {
@@ -434,7 +477,10 @@ fn apiserver_arguments(folder: &Path, options: &Options, port: u16) -> Vec<Strin
 fn wait_for_namespaces(client: &Client) -> Result<()> {
     wait_until("the namespaces of the system", READY_LIMIT, || {
         let exist = |name| client.is_ok(&format!("/api/v1/namespaces/{name}"));
-        Ok(["default", "kube-system"].into_iter().all(exist).then_some(()))
+        Ok(["default", "kube-system"]
+            .into_iter()
+            .all(exist)
+            .then_some(()))
     })
 }
 
@@ -451,7 +497,10 @@ mod tests {
 
     fn start(users: Vec<User>) -> (Programs, ControlPlane) {
         let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::Kubectl]).unwrap();
-        let options = Options { users, ..Options::default() };
+        let options = Options {
+            users,
+            ..Options::default()
+        };
         let plane = ControlPlane::start(&programs, options).unwrap();
         (programs, plane)
     }
@@ -470,7 +519,10 @@ mod tests {
             plane.restart_apiserver(ending).unwrap();
         }
         assert_eq!(plane.server_url(), url);
-        assert_eq!(plane.get("/api/v1/nodes/n1").unwrap()["metadata"]["uid"], node["metadata"]["uid"]);
+        assert_eq!(
+            plane.get("/api/v1/nodes/n1").unwrap()["metadata"]["uid"],
+            node["metadata"]["uid"]
+        );
     }
 
     #[test]
@@ -484,10 +536,21 @@ mod tests {
         give("10.0.0.0/24").unwrap();
         let error = give("10.0.1.0/24").unwrap_err();
         assert_eq!(error.status(), Some(422), "{error}");
-        assert!(error.to_string().contains("may not change podCIDR"), "{error}");
+        assert!(
+            error.to_string().contains("may not change podCIDR"),
+            "{error}"
+        );
 
-        let seen = plane.kubectl(&programs).unwrap().args(["get", "nodes"]).output().unwrap();
-        assert!(String::from_utf8_lossy(&seen.stdout).contains("n1"), "{seen:?}");
+        let seen = plane
+            .kubectl(&programs)
+            .unwrap()
+            .args(["get", "nodes"])
+            .output()
+            .unwrap();
+        assert!(
+            String::from_utf8_lossy(&seen.stdout).contains("n1"),
+            "{seen:?}"
+        );
     }
 
     #[test]
@@ -506,17 +569,28 @@ mod tests {
         let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
         plane.create(bindings, &binding).unwrap();
         // The authorizer reads a cache.
-        wait_until("the planner's rights", Duration::from_secs(20), || Ok(planner.list("/api/v1/nodes").ok())).unwrap();
+        wait_until("the planner's rights", Duration::from_secs(20), || {
+            Ok(planner.list("/api/v1/nodes").ok())
+        })
+        .unwrap();
 
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": "chart"}});
         plane.create(accounts, &account).unwrap();
-        let file = plane.kubeconfig_for_service_account("default", "chart").unwrap();
+        let file = plane
+            .kubeconfig_for_service_account("default", "chart")
+            .unwrap();
         let mut command = programs.command(Program::Kubectl, plane.folder()).unwrap();
-        command.arg("--kubeconfig").arg(file).args(["auth", "whoami"]);
+        command
+            .arg("--kubeconfig")
+            .arg(file)
+            .args(["auth", "whoami"]);
         let who = command.output().unwrap();
         let said = String::from_utf8_lossy(&who.stdout).into_owned();
-        assert!(said.contains("system:serviceaccount:default:chart"), "{who:?}");
+        assert!(
+            said.contains("system:serviceaccount:default:chart"),
+            "{who:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Programs of Debian that need nothing but themselves: fetched and unpacked into the cache, never installed.
+//! Programs of Debian that need nothing but themselves: fetched and unpacked into the cache, never
+//! installed.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub fn debian(package: &str, program: &str) -> Result<PathBuf> {
 /// # Errors
 /// [`Error::Missing`] where Debian cannot be reached; otherwise when it cannot be unpacked.
 pub fn debian_file(package: &str, file: &str) -> Result<PathBuf> {
-    let folder = std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
+    let folder =
+        std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
     let cache = folder.join("debian").join(package);
     fs::create_dir_all(&cache).map_err(Error::file(&cache))?;
     let lock_path = cache.join("lock");
@@ -38,14 +40,21 @@ pub fn debian_file(package: &str, file: &str) -> Result<PathBuf> {
     let script = workspace().join("ci/testbed/fetch-debian.sh");
     // With the caller's environment: apt may need its proxy from there.
     let mut command = Command::new(&script);
-    command.arg(&cache).arg(package).env_remove("KUBECONFIG").stdin(Stdio::null());
+    command
+        .arg(&cache)
+        .arg(package)
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::null());
     let output = command.output().map_err(Error::file(&script))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.code() == Some(CANNOT_HERE) {
         return Err(Error::missing("debian", format!("{package}: {stderr}")));
     }
     if !output.status.success() || !path.exists() {
-        return Err(Error::Failed { program: script.display().to_string(), stderr });
+        return Err(Error::Failed {
+            program: script.display().to_string(),
+            stderr,
+        });
     }
     Ok(path)
 }

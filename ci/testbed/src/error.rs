@@ -122,7 +122,10 @@ impl Error {
     /// This machine cannot have it.
     #[must_use]
     pub fn missing(what: &'static str, why: impl Into<String>) -> Self {
-        Self::Missing { what, why: why.into() }
+        Self::Missing {
+            what,
+            why: why.into(),
+        }
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
@@ -131,6 +134,9 @@ impl Error {
     }
 
     pub(crate) fn unreadable(what: impl Into<String>, why: impl ToString) -> Self {
-        Self::Unreadable { what: what.into(), why: why.to_string() }
+        Self::Unreadable {
+            what: what.into(),
+            why: why.to_string(),
+        }
     }
 }

@@ -33,7 +33,10 @@ impl RunFolder {
         let lock_path = folder.path().join(LOCK);
         let lock = File::create(&lock_path).map_err(Error::file(&lock_path))?;
         lock.lock().map_err(Error::file(&lock_path))?;
-        Ok(Self { folder, _lock: lock })
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -52,7 +55,8 @@ impl RunFolder {
             .mode(0o600)
             .open(&path)
             .map_err(Error::file(&path))?;
-        file.write_all(text.as_bytes()).map_err(Error::file(&path))?;
+        file.write_all(text.as_bytes())
+            .map_err(Error::file(&path))?;
         Ok(path)
     }
 }

@@ -53,12 +53,20 @@ impl Recipe {
         }
         hash.update(go(&folder, &["version"])?);
         for file in sources(&folder)? {
-            hash.update(file.strip_prefix(&folder).unwrap_or(&file).as_os_str().as_encoded_bytes());
+            hash.update(
+                file.strip_prefix(&folder)
+                    .unwrap_or(&file)
+                    .as_os_str()
+                    .as_encoded_bytes(),
+            );
             hash.update([0]);
             hash.update(fs::read(&file).map_err(Error::file(&file))?);
         }
         let digest = hash.finalize();
-        Ok(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
     }
 }
 
@@ -89,8 +97,9 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::file(folder))? {
         let path = entry.map_err(Error::file(folder))?.path();
-        let is_source =
-            path.extension().is_some_and(|extension| extension == "go" || extension == "mod" || extension == "sum");
+        let is_source = path
+            .extension()
+            .is_some_and(|extension| extension == "go" || extension == "mod" || extension == "sum");
         if path.is_dir() {
             found.extend(sources(&path)?);
         } else if is_source {

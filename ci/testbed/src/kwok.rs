@@ -1,4 +1,5 @@
-//! The kubelets of all Nodes, played by kwok: Nodes get ready and send signs of life, Pods that are bound to them run.
+//! The kubelets of all Nodes, played by kwok: Nodes get ready and send signs of life, Pods that are
+//! bound to them run.
 
 use std::time::Duration;
 
@@ -28,13 +29,20 @@ impl Kubelets {
             let address = format!("127.0.0.1:{}", free_port()?);
             let arguments = [
                 format!("--kubeconfig={}", plane.kubeconfig().display()),
-                format!("--config={}", workspace().join("ci/testbed/kwok-stages.yaml").display()),
+                format!(
+                    "--config={}",
+                    workspace().join("ci/testbed/kwok-stages.yaml").display()
+                ),
                 "--manage-all-nodes=true".to_owned(),
                 format!("--server-address={address}"),
                 "--node-lease-duration-seconds=40".to_owned(),
             ];
             let mut server = Server::start("kwok", program, &arguments, plane.folder())?;
-            let client = Client::new(&format!("http://{address}"), &plane.certificates().authority, "")?;
+            let client = Client::new(
+                &format!("http://{address}"),
+                &plane.certificates().authority,
+                "",
+            )?;
             server.wait_ready(READY_LIMIT, || client.is_ok("/healthz"))?;
             Ok(Self { _server: server })
         })

@@ -83,7 +83,12 @@ impl Operator {
     ///
     /// # Errors
     /// When it was not built, or does not get ready.
-    pub fn start(programs: &Programs, plane: &ControlPlane, version: CiliumVersion, flags: &[&str]) -> Result<Self> {
+    pub fn start(
+        programs: &Programs,
+        plane: &ControlPlane,
+        version: CiliumVersion,
+        flags: &[&str],
+    ) -> Result<Self> {
         let program = programs.path(Program::CiliumOperator(version))?;
         with_free_ports(|| {
             let api = format!("127.0.0.1:{}", free_port()?);
@@ -93,7 +98,9 @@ impl Operator {
             let mut server = Server::start(&name, program, &arguments, plane.folder())?;
             let url = format!("http://{api}");
             let client = Client::new(&url, &plane.certificates().authority, "")?;
-            server.wait_ready(READY_LIMIT, || client.is_ok("/healthz") && crds_are_established(plane))?;
+            server.wait_ready(READY_LIMIT, || {
+                client.is_ok("/healthz") && crds_are_established(plane)
+            })?;
             Ok(Self { server })
         })
     }
@@ -105,11 +112,18 @@ impl Operator {
     }
 }
 
-fn operator_arguments(plane: &ControlPlane, version: CiliumVersion, api: &str) -> Result<Vec<String>> {
+fn operator_arguments(
+    plane: &ControlPlane,
+    version: CiliumVersion,
+    api: &str,
+) -> Result<Vec<String>> {
     let mut arguments = vec![
         format!("--k8s-kubeconfig-path={}", plane.kubeconfig().display()),
         format!("--operator-api-serve-addr={api}"),
-        format!("--operator-prometheus-serve-addr=127.0.0.1:{}", free_port()?),
+        format!(
+            "--operator-prometheus-serve-addr=127.0.0.1:{}",
+            free_port()?
+        ),
         format!("--gops-port={}", free_port()?),
         "--identity-allocation-mode=crd".to_owned(),
         "--cluster-name=default".to_owned(),
@@ -137,6 +151,8 @@ fn crds_are_established(plane: &ControlPlane) -> bool {
 fn is_established(crd: &Value) -> bool {
     let conditions = crd["status"]["conditions"].as_array();
     conditions.is_some_and(|conditions| {
-        conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+        conditions
+            .iter()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
     })
 }

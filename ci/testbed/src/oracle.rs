@@ -75,8 +75,8 @@ pub fn parse_node(
     read_answer(&output.stdout)
 }
 
-/// What agents of Cilium 1.19 would be set to on these nodes, by the name of the node: `cilium-config` in `kube-system`, and over it
-/// the `CiliumNodeConfig`s there.
+/// What agents of Cilium 1.19 would be set to on these nodes, by the name of the node:
+/// `cilium-config` in `kube-system`, and over it the `CiliumNodeConfig`s there.
 ///
 /// # Errors
 /// When [`Program::NodeSettingsOracle`] was not built, or the server does not answer it.
@@ -89,14 +89,20 @@ pub fn agent_settings(
     let path = programs.path(Program::NodeSettingsOracle)?;
     let output = programs
         .command(Program::NodeSettingsOracle, home.path())?
-        .arg(format!("--k8s-kubeconfig-path={}", plane.kubeconfig().display()))
+        .arg(format!(
+            "--k8s-kubeconfig-path={}",
+            plane.kubeconfig().display()
+        ))
         .arg(format!("--nodes={}", nodes.join(",")))
         .stdin(Stdio::null())
         .output()
         .map_err(Error::file(path))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Error::Failed { program: "nodesettings".to_owned(), stderr });
+        return Err(Error::Failed {
+            program: "nodesettings".to_owned(),
+            stderr,
+        });
     }
     serde_json::from_slice(&output.stdout).map_err(|why| Error::unreadable("nodesettings", why))
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::wait::wait_until;
 
-/// SIGTERM first; SIGKILL after as many seconds as a server may need to write things out, or at once when it is asked for.
-/// The traps leave no `sleep` behind when the server ends sooner.
+/// SIGTERM first; SIGKILL after as many seconds as a server may need to write things out, or at
+/// once when it is asked for. The traps leave no `sleep` behind when the server ends sooner.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -69,7 +69,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts `program` with its output in `folder/name.log`.
-    pub(crate) fn start(name: &str, program: &Path, arguments: &[String], folder: &Path) -> Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        folder: &Path,
+    ) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let mut keeper = spawn_keeper(program, arguments, folder, &log)?;
         Ok(Self {
@@ -91,7 +96,13 @@ impl Server {
 
     /// Starts one that was ended with the same arguments in the same folder.
     pub(crate) fn start_again(&mut self) -> Result<()> {
-        let Self { program, arguments, folder, log, .. } = &*self;
+        let Self {
+            program,
+            arguments,
+            folder,
+            log,
+            ..
+        } = &*self;
         let mut keeper = spawn_keeper(program, arguments, folder, log)?;
         self.lifeline = keeper.stdin.take();
         self.keeper = keeper;
@@ -108,10 +119,15 @@ impl Server {
         let keeper = self.keeper.id();
         let children = format!("/proc/{keeper}/task/{keeper}/children");
         let listed = std::fs::read_to_string(&children).map_err(Error::file(&children))?;
-        let is_it =
-            |pid: &&str| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == self.program);
+        let is_it = |pid: &&str| {
+            std::fs::read_link(format!("/proc/{pid}/exe"))
+                .is_ok_and(|program| program == self.program)
+        };
         let unreadable = |what: &str| Error::unreadable(&children, what);
-        let pid = listed.split_whitespace().find(is_it).ok_or_else(|| unreadable("it does not run"))?;
+        let pid = listed
+            .split_whitespace()
+            .find(is_it)
+            .ok_or_else(|| unreadable("it does not run"))?;
         let status = format!("/proc/{pid}/status");
         let text = std::fs::read_to_string(&status).map_err(Error::file(&status))?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -120,16 +136,22 @@ impl Server {
     }
 
     /// Waits until `probe` says yes, and fails at once when the server ends.
-    pub(crate) fn wait_ready(&mut self, limit: Duration, mut probe: impl FnMut() -> bool) -> Result<()> {
+    pub(crate) fn wait_ready(
+        &mut self,
+        limit: Duration,
+        mut probe: impl FnMut() -> bool,
+    ) -> Result<()> {
         let what = format!("{} to be ready", self.name);
         let waited = wait_until(&what, limit, || {
             self.check_running()?;
             Ok(probe().then_some(()))
         });
         match waited {
-            Err(Error::Timeout { what, waited, .. }) => {
-                Err(Error::Timeout { what, waited, detail: format!("; the end of its log:\n{}", self.log_tail()) })
-            }
+            Err(Error::Timeout { what, waited, .. }) => Err(Error::Timeout {
+                what,
+                waited,
+                detail: format!("; the end of its log:\n{}", self.log_tail()),
+            }),
             other => other,
         }
     }
@@ -138,7 +160,10 @@ impl Server {
     pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.keeper.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(_)) => Err(Error::Ended { program: self.name.clone(), log: self.log_tail() }),
+            Ok(Some(_)) => Err(Error::Ended {
+                program: self.name.clone(),
+                log: self.log_tail(),
+            }),
             Err(source) => Err(Error::file("/bin/sh")(source)),
         }
     }
@@ -187,7 +212,11 @@ impl Drop for Server {
 
 /// The shell with the server as its child. What an earlier life of the server has logged stays.
 fn spawn_keeper(program: &Path, arguments: &[String], folder: &Path, log: &Path) -> Result<Child> {
-    let output = File::options().create(true).append(true).open(log).map_err(Error::file(log))?;
+    let output = File::options()
+        .create(true)
+        .append(true)
+        .open(log)
+        .map_err(Error::file(log))?;
     let errors = output.try_clone().map_err(Error::file(log))?;
     isolated(Path::new("/bin/sh"), folder)
         .args(["-c", KEEPER, "keeper"])
@@ -250,10 +279,16 @@ mod tests {
     #[test]
     fn dropping_ends_the_server_with_sigterm() {
         let folder = tempfile::tempdir().unwrap();
-        let mut server =
-            shell(folder.path(), "trap 'echo asked to end; exit' TERM; echo up; while :; do sleep 0.1; done");
+        let mut server = shell(
+            folder.path(),
+            "trap 'echo asked to end; exit' TERM; echo up; while :; do sleep 0.1; done",
+        );
         let log = server.log().to_owned();
-        server.wait_ready(Duration::from_secs(10), || std::fs::read_to_string(&log).unwrap().contains("up")).unwrap();
+        server
+            .wait_ready(Duration::from_secs(10), || {
+                std::fs::read_to_string(&log).unwrap().contains("up")
+            })
+            .unwrap();
         drop(server);
         let said = std::fs::read_to_string(&log).unwrap();
         assert_eq!(said, "up\nasked to end\n");
@@ -262,15 +297,26 @@ mod tests {
     #[test]
     fn a_restart_starts_the_same_again_and_killing_asks_nobody() {
         let folder = tempfile::tempdir().unwrap();
-        let mut server =
-            shell(folder.path(), "trap 'echo asked to end; exit' TERM; echo up; while :; do sleep 0.1; done");
+        let mut server = shell(
+            folder.path(),
+            "trap 'echo asked to end; exit' TERM; echo up; while :; do sleep 0.1; done",
+        );
         let log = server.log().to_owned();
         let said = || std::fs::read_to_string(&log).unwrap();
-        for (ending, before) in [(Ending::Terminated, "up\n"), (Ending::Killed, "up\nasked to end\nup\n")] {
-            server.wait_ready(Duration::from_secs(10), || said() == before).unwrap();
+        for (ending, before) in [
+            (Ending::Terminated, "up\n"),
+            (Ending::Killed, "up\nasked to end\nup\n"),
+        ] {
+            server
+                .wait_ready(Duration::from_secs(10), || said() == before)
+                .unwrap();
             server.restart(ending).unwrap();
         }
-        server.wait_ready(Duration::from_secs(10), || said().matches("up").count() == 3).unwrap();
+        server
+            .wait_ready(Duration::from_secs(10), || {
+                said().matches("up").count() == 3
+            })
+            .unwrap();
         assert_eq!(said().matches("asked to end").count(), 1, "{}", said());
     }
 
@@ -278,7 +324,12 @@ mod tests {
     fn a_server_that_ends_early_is_told_with_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let mut server = shell(folder.path(), "echo address already in use; exit 1");
-        let error = server.wait_ready(Duration::from_secs(10), || false).unwrap_err();
-        assert!(error.to_string().contains("address already in use"), "{error}");
+        let error = server
+            .wait_ready(Duration::from_secs(10), || false)
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("address already in use"),
+            "{error}"
+        );
     }
 }

@@ -161,12 +161,15 @@ impl Program {
             Self::Etcd => kubernetes("go.etcd.io/etcd/server/v3"),
             Self::Etcdctl => etcd("go.etcd.io/etcd/etcdctl/v3"),
             Self::Etcdutl => etcd("go.etcd.io/etcd/etcdutl/v3"),
-            Self::KubeControllerManager => kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager"),
+            Self::KubeControllerManager => {
+                kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager")
+            }
             Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
             Self::CidrsetBenchmark => kubernetes("./cidrset"),
-            Self::CiliumOperator(version) => {
-                Recipe { tags: "ipam_provider_operator", ..cilium(version, "github.com/cilium/cilium/operator") }
-            }
+            Self::CiliumOperator(version) => Recipe {
+                tags: "ipam_provider_operator",
+                ..cilium(version, "github.com/cilium/cilium/operator")
+            },
             Self::CiliumAgent(version) => cilium(version, "github.com/cilium/cilium/daemon"),
             Self::ParseNodeOracle => cilium(CiliumVersion::V1_19, "./parsenode"),
             Self::NodeSettingsOracle => cilium(CiliumVersion::V1_19, "./nodesettings"),
@@ -174,7 +177,9 @@ impl Program {
                 module: "helm",
                 package: "helm.sh/helm/v3/cmd/helm",
                 tags: "",
-                linker_flags: format!("-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_RELEASE}"),
+                linker_flags: format!(
+                    "-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_RELEASE}"
+                ),
             },
             Self::Kwok => Recipe {
                 module: "kwok",
@@ -203,11 +208,21 @@ fn kubernetes(package: &'static str) -> Recipe {
 }
 
 fn etcd(package: &'static str) -> Recipe {
-    Recipe { module: "etcd", package, tags: "", linker_flags: "-s -w".to_owned() }
+    Recipe {
+        module: "etcd",
+        package,
+        tags: "",
+        linker_flags: "-s -w".to_owned(),
+    }
 }
 
 fn cni(package: &'static str) -> Recipe {
-    Recipe { module: "cni", package, tags: "", linker_flags: "-s -w".to_owned() }
+    Recipe {
+        module: "cni",
+        package,
+        tags: "",
+        linker_flags: "-s -w".to_owned(),
+    }
 }
 
 fn cilium(version: CiliumVersion, package: &'static str) -> Recipe {
@@ -215,7 +230,10 @@ fn cilium(version: CiliumVersion, package: &'static str) -> Recipe {
         module: version.module(),
         package,
         tags: "",
-        linker_flags: format!("-s -w -X github.com/cilium/cilium/pkg/version.ciliumVersion={}", version.release()),
+        linker_flags: format!(
+            "-s -w -X github.com/cilium/cilium/pkg/version.ciliumVersion={}",
+            version.release()
+        ),
     }
 }
 
@@ -284,12 +302,18 @@ fn build_once(recipe: &Recipe, path: &Path) -> Result<()> {
         return Ok(());
     }
     let package = recipe.package;
-    eprintln!("testbed: building {package} of {}; minutes the first time", recipe.module);
+    eprintln!(
+        "testbed: building {package} of {}; minutes the first time",
+        recipe.module
+    );
     let start = std::time::Instant::now();
     let unfinished = path.with_added_extension("unfinished");
     recipe.build(&unfinished)?;
     fs::rename(&unfinished, path).map_err(Error::file(path))?;
-    eprintln!("testbed: built {package} in {} s", start.elapsed().as_secs());
+    eprintln!(
+        "testbed: built {package} in {} s",
+        start.elapsed().as_secs()
+    );
     Ok(())
 }
 
@@ -304,6 +328,8 @@ pub(crate) fn cache() -> PathBuf {
 /// All three or none: a server of one release with the store of another is nobody's setup.
 fn in_assets(program: Program) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?);
-    let complete = ASSETS.iter().all(|asset| folder.join(asset.file_name()).exists());
+    let complete = ASSETS
+        .iter()
+        .all(|asset| folder.join(asset.file_name()).exists());
     (complete && ASSETS.contains(&program)).then(|| folder.join(program.file_name()))
 }

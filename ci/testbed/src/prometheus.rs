@@ -40,13 +40,23 @@ impl Prometheus {
             let address = format!("127.0.0.1:{}", free_port()?);
             let arguments = [
                 format!("--config.file={}", path.display()),
-                format!("--storage.tsdb.path={}", folder.join("prometheus").display()),
+                format!(
+                    "--storage.tsdb.path={}",
+                    folder.join("prometheus").display()
+                ),
                 format!("--web.listen-address={address}"),
             ];
             let mut server = Server::start("prometheus", &program, &arguments, folder)?;
-            let client = Client::new(&format!("http://{address}"), &plane.certificates().authority, "")?;
+            let client = Client::new(
+                &format!("http://{address}"),
+                &plane.certificates().authority,
+                "",
+            )?;
             server.wait_ready(READY_LIMIT, || client.is_ok("/-/ready"))?;
-            Ok(Self { client, _server: server })
+            Ok(Self {
+                client,
+                _server: server,
+            })
         })
     }
 

@@ -1,4 +1,5 @@
-//! Lets a network namespace reach a server on this machine's loopback: a socket in a folder, which has no namespace.
+//! Lets a network namespace reach a server on this machine's loopback: a socket in a folder, which
+//! has no namespace.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -41,7 +42,12 @@ impl Relay {
                 }
             }
         });
-        Ok(Relay { path: path.to_owned(), port, ends, thread: Some(thread) })
+        Ok(Relay {
+            path: path.to_owned(),
+            port,
+            ends,
+            thread: Some(thread),
+        })
     }
 
     /// The server's port.

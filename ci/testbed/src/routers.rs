@@ -1,7 +1,8 @@
 //! Two real FRR routers that exchange routes, in network namespaces of their own.
 //!
-//! The scripts in `ci/routers` fetch FRR from Debian and start it; nothing is installed, and nothing outlives the exchange. Needs user
-//! namespaces, and knows nothing of nodes: whoever calls it says what is announced.
+//! The scripts in `ci/routers` fetch FRR from Debian and start it; nothing is installed, and
+//! nothing outlives the exchange. Needs user namespaces, and knows nothing of nodes: whoever calls
+//! it says what is announced.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,14 +17,19 @@ const CANNOT_HERE: i32 = 75;
 /// Moves the cache, as it does for the programs.
 const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 
-/// Announces IPv4 prefixes with their next hops, which must lie in 192.0.2.0/24, from one router to another one, and gives what that one
-/// prints for `show bgp ipv4 unicast json` once it has all of them.
+/// Announces IPv4 prefixes with their next hops, which must lie in 192.0.2.0/24, from one router to
+/// another one, and gives what that one prints for `show bgp ipv4 unicast json` once it has all of
+/// them.
 ///
 /// # Errors
-/// [`Error::Missing`] where Debian cannot be reached or the kernel has no namespaces for it; otherwise when the routes do not arrive.
+/// [`Error::Missing`] where Debian cannot be reached or the kernel has no namespaces for it;
+/// otherwise when the routes do not arrive.
 pub fn exchange(routes: &[(&str, &str)]) -> Result<String> {
     prepare()?;
-    let lines: String = routes.iter().map(|(prefix, hop)| format!("{prefix} {hop}\n")).collect();
+    let lines: String = routes
+        .iter()
+        .map(|(prefix, hop)| format!("{prefix} {hop}\n"))
+        .collect();
     run(&scripts().join("exchange.sh"), &cache(), &lines)
 }
 
@@ -45,7 +51,12 @@ pub(crate) fn beside() -> (PathBuf, PathBuf) {
 
 fn run(script: &Path, cache: &Path, input: &str) -> Result<String> {
     let mut command = Command::new(script);
-    command.arg(cache).env_remove("KUBECONFIG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg(cache)
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(Error::file(script))?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that reads nothing says why in its output.
@@ -57,13 +68,20 @@ fn run(script: &Path, cache: &Path, input: &str) -> Result<String> {
         return Ok(text(&output.stdout));
     }
     if output.status.code() == Some(CANNOT_HERE) {
-        return Err(Error::missing("routers", format!("{} says: {}", script.display(), text(&output.stderr))));
+        return Err(Error::missing(
+            "routers",
+            format!("{} says: {}", script.display(), text(&output.stderr)),
+        ));
     }
-    Err(Error::Failed { program: script.display().to_string(), stderr: text(&output.stderr) })
+    Err(Error::Failed {
+        program: script.display().to_string(),
+        stderr: text(&output.stderr),
+    })
 }
 
 fn cache() -> PathBuf {
-    let folder = std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
+    let folder =
+        std::env::var_os(CACHE_VARIABLE).map_or_else(|| workspace().join(".cache"), PathBuf::from);
     folder.join("routers")
 }
 

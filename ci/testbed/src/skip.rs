@@ -1,5 +1,6 @@
-//! Skipped tests. libtest has no word for a test that finds out when it runs that this machine lacks something, so such
-//! a test leaves a line in a record, which `cargo xtask test` reads, shows and counts.
+//! Skipped tests. libtest has no word for a test that finds out when it runs that this machine
+//! lacks something, so such a test leaves a line in a record, which `cargo xtask test` reads, shows
+//! and counts.
 //!
 //! Where there is no record, the test fails: nothing is skipped without somebody who counts it.
 
@@ -9,11 +10,12 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Names the file to which skipped tests are added, one a line: what is missing, the test, and why, with tabs between.
+/// Names the file to which skipped tests are added, one a line: what is missing, the test, and why,
+/// with tabs between.
 pub const SKIPS_VARIABLE: &str = "CILIUM_IPAM_SKIPS";
 
-/// Gives the value of a [`Result`], or ends the test: as skipped if this machine cannot have what it needs,
-/// as failed after any other error. Use it in the test function itself.
+/// Gives the value of a [`Result`], or ends the test: as skipped if this machine cannot have what
+/// it needs, as failed after any other error. Use it in the test function itself.
 #[macro_export]
 macro_rules! or_skip {
     ($wanted:expr) => {
@@ -34,28 +36,38 @@ macro_rules! or_skip {
 /// If the error is more than something that is missing, and if nobody counts skipped tests.
 #[track_caller]
 pub fn skip(inside: &str, error: Error) {
-    let Error::Missing { what, why } = &error else { panic!("{error}") };
+    let Error::Missing { what, why } = &error else {
+        panic!("{error}")
+    };
     let test = test_name(inside);
     eprintln!("skipped {test}: {error}");
     let Some(record) = std::env::var_os(SKIPS_VARIABLE) else {
         panic!("{test} cannot run: {error}\nhelp: `cargo xtask test` counts it as skipped")
     };
-    add(Path::new(&record), &line(what, test, why)).unwrap_or_else(|error| panic!("{test}: {error}"));
+    add(Path::new(&record), &line(what, test, why))
+        .unwrap_or_else(|error| panic!("{test}: {error}"));
 }
 
 /// As libtest prints it: without the crate and what lies inside of the test.
 fn test_name(inside: &str) -> &str {
     let name = inside.split_once("::").map_or(inside, |(_, name)| name);
-    name.trim_end_matches("::here").trim_end_matches("::{{closure}}")
+    name.trim_end_matches("::here")
+        .trim_end_matches("::{{closure}}")
 }
 
 fn line(what: &str, test: &str, why: &str) -> String {
-    format!("{what}\t{test}\t{}\n", why.split_whitespace().collect::<Vec<_>>().join(" "))
+    format!(
+        "{what}\t{test}\t{}\n",
+        why.split_whitespace().collect::<Vec<_>>().join(" ")
+    )
 }
 
 /// In one write, as other tests add theirs meanwhile.
 fn add(record: &Path, line: &str) -> Result<()> {
-    let mut file = OpenOptions::new().append(true).open(record).map_err(Error::file(record))?;
+    let mut file = OpenOptions::new()
+        .append(true)
+        .open(record)
+        .map_err(Error::file(record))?;
     file.write_all(line.as_bytes()).map_err(Error::file(record))
 }
 
@@ -71,9 +83,15 @@ mod tests {
             std::any::type_name_of_val(&here)
         };
         for inside in [std::any::type_name_of_val(&here), closure()] {
-            assert_eq!(test_name(inside), "skip::tests::a_skip_is_named_as_libtest_names_the_test");
+            assert_eq!(
+                test_name(inside),
+                "skip::tests::a_skip_is_named_as_libtest_names_the_test"
+            );
         }
-        assert_eq!(line("debian", "a::b", "no route\n  to\thost\n"), "debian\ta::b\tno route to host\n");
+        assert_eq!(
+            line("debian", "a::b", "no route\n  to\thost\n"),
+            "debian\ta::b\tno route to host\n"
+        );
     }
 
     #[test]

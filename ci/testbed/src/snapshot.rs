@@ -15,36 +15,53 @@ pub struct Snapshot {
     file: PathBuf,
 }
 
-/// What becomes of etcd's revision, which is the cluster's resourceVersion, when a snapshot is restored.
+/// What becomes of etcd's revision, which is the cluster's resourceVersion, when a snapshot is
+/// restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revision {
     /// It goes back to that of the snapshot.
     AsSaved,
-    /// It is raised beyond all that clients have seen, and everything before it counts as compacted, as etcd's documentation advises for
-    /// Kubernetes.
+    /// It is raised beyond all that clients have seen, and everything before it counts as
+    /// compacted, as etcd's documentation advises for Kubernetes.
     Bumped,
 }
 
 impl Snapshot {
     pub(crate) fn save(programs: &Programs, folder: &Path, endpoint: &str) -> Result<Self> {
-        let number = std::fs::read_dir(folder).map_err(Error::file(folder))?.count();
+        let number = std::fs::read_dir(folder)
+            .map_err(Error::file(folder))?
+            .count();
         let file = folder.join(format!("snapshot-{number}.db"));
         let mut command = programs.command(Program::Etcdctl, folder)?;
-        command.arg(format!("--endpoints={endpoint}")).args(["snapshot", "save"]).arg(&file);
+        command
+            .arg(format!("--endpoints={endpoint}"))
+            .args(["snapshot", "save"])
+            .arg(&file);
         run("etcdctl", command)?;
         Ok(Self { file })
     }
 
     /// Puts it in the place of the data in a folder; etcd must not run.
-    pub(crate) fn restore(&self, programs: &Programs, folder: &Path, revision: Revision) -> Result<()> {
+    pub(crate) fn restore(
+        &self,
+        programs: &Programs,
+        folder: &Path,
+        revision: Revision,
+    ) -> Result<()> {
         let data = folder.join(ETCD_DATA);
         std::fs::remove_dir_all(&data).map_err(Error::file(&data))?;
         let mut command = programs.command(Program::Etcdutl, folder)?;
-        command.args(["snapshot", "restore"]).arg(&self.file).arg("--data-dir").arg(&data);
+        command
+            .args(["snapshot", "restore"])
+            .arg(&self.file)
+            .arg("--data-dir")
+            .arg(&data);
         command.arg(format!("--initial-cluster=default={NOBODY}"));
         command.arg(format!("--initial-advertise-peer-urls={NOBODY}"));
         if revision == Revision::Bumped {
-            command.arg(format!("--bump-revision={BUMP}")).arg("--mark-compacted");
+            command
+                .arg(format!("--bump-revision={BUMP}"))
+                .arg("--mark-compacted");
         }
         run("etcdutl", command)
     }
@@ -56,5 +73,8 @@ fn run(program: &str, mut command: std::process::Command) -> Result<()> {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(Error::Failed { program: program.to_owned(), stderr })
+    Err(Error::Failed {
+        program: program.to_owned(),
+        stderr,
+    })
 }

@@ -1,4 +1,5 @@
-//! A front with TLS for a server that speaks plain HTTP, with a certificate of an authority of its own.
+//! A front with TLS for a server that speaks plain HTTP, with a certificate of an authority of its
+//! own.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,17 +27,30 @@ pub struct TlsFront {
 }
 
 impl TlsFront {
-    /// Stands in front of the server of this URL. The server must end a connection after its answer.
+    /// Stands in front of the server of this URL. The server must end a connection after its
+    /// answer.
     ///
     /// # Errors
     /// When it cannot listen.
     pub fn start(url: &str) -> Result<Self> {
-        let Certificates { authority, server, server_key, .. } = Certificates::new()?;
+        let Certificates {
+            authority,
+            server,
+            server_key,
+            ..
+        } = Certificates::new()?;
         let config = Arc::new(config(&server, &server_key)?);
         let anywhere = "127.0.0.1:0";
         let listener = TcpListener::bind(anywhere).map_err(Error::file(anywhere))?;
         let address = listener.local_addr().map_err(Error::file(anywhere))?;
-        let upstream = url.split("//").last().unwrap_or_default().split('/').next().unwrap_or_default().to_owned();
+        let upstream = url
+            .split("//")
+            .last()
+            .unwrap_or_default()
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let ends = Arc::new(AtomicBool::new(false));
         let seen = ends.clone();
         let thread = thread::spawn(move || {
@@ -49,7 +63,12 @@ impl TlsFront {
                 thread::spawn(move || serve(config, client, &upstream).ok());
             }
         });
-        Ok(Self { address, authority, ends, thread: Some(thread) })
+        Ok(Self {
+            address,
+            authority,
+            ends,
+            thread: Some(thread),
+        })
     }
 
     /// Where clients find it, without a path.
@@ -76,13 +95,20 @@ impl Drop for TlsFront {
 }
 
 fn config(certificate: &str, key: &str) -> Result<ServerConfig> {
-    let wrong = |why: &dyn std::fmt::Display| Error::unreadable("the certificate of a TLS front", why.to_string());
-    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|why| wrong(&why))?];
+    let wrong = |why: &dyn std::fmt::Display| {
+        Error::unreadable("the certificate of a TLS front", why.to_string())
+    };
+    let chain =
+        vec![CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|why| wrong(&why))?];
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|why| wrong(&why))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|why| wrong(&why))?;
-    config.with_no_client_auth().with_single_cert(chain, key).map_err(|why| wrong(&why))
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|why| wrong(&why))?;
+    config
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|why| wrong(&why))
 }
 
 /// One request and its answer.

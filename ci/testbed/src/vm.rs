@@ -1,5 +1,5 @@
-//! What the guests have in common: where they are kept, the scripts that make and boot them, and how they see this machine. Knows nothing of what
-//! runs in them.
+//! What the guests have in common: where they are kept, the scripts that make and boot them, and
+//! how they see this machine. Knows nothing of what runs in them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -42,12 +42,22 @@ pub(crate) fn lock(cache: &Path) -> Result<File> {
 /// Runs a script, with the caller's environment: apt may need its proxy from there.
 pub(crate) fn script(name: &str, arguments: &[&Path]) -> Result<()> {
     let path = scripts().join(name);
-    let output = Command::new(&path).args(arguments).env_remove("KUBECONFIG").output().map_err(Error::file(&path))?;
+    let output = Command::new(&path)
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .output()
+        .map_err(Error::file(&path))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.code() {
         Some(0) => Ok(()),
-        Some(CANNOT_HERE) => Err(Error::missing("guest", format!("{} says: {stderr}", path.display()))),
-        _ => Err(Error::Failed { program: path.display().to_string(), stderr }),
+        Some(CANNOT_HERE) => Err(Error::missing(
+            "guest",
+            format!("{} says: {stderr}", path.display()),
+        )),
+        _ => Err(Error::Failed {
+            program: path.display().to_string(),
+            stderr,
+        }),
     }
 }
 

@@ -11,14 +11,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// [`Error::Timeout`] when the time is over, or what `probe` failed with.
-pub fn wait_until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub fn wait_until<T>(
+    what: &str,
+    limit: Duration,
+    mut probe: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let start = Instant::now();
     loop {
         if let Some(answer) = probe()? {
             return Ok(answer);
         }
         if start.elapsed() > limit {
-            return Err(Error::Timeout { what: what.to_owned(), waited: limit, detail: String::new() });
+            return Err(Error::Timeout {
+                what: what.to_owned(),
+                waited: limit,
+                detail: String::new(),
+            });
         }
         sleep(PAUSE);
     }

@@ -30,9 +30,17 @@ pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)
     let mut shown: Vec<&str> = vec!["cargo", words];
     shown.extend(arguments.iter().map(String::as_str));
     let shown = shown.join(" ");
-    eprintln!("$ {}{shown}", variable.map(|(key, value)| format!("{key}='{value}' ")).unwrap_or_default());
+    eprintln!(
+        "$ {}{shown}",
+        variable
+            .map(|(key, value)| format!("{key}='{value}' "))
+            .unwrap_or_default()
+    );
     let mut command = cargo();
-    command.args(words.split_whitespace()).args(arguments).envs(variable);
+    command
+        .args(words.split_whitespace())
+        .args(arguments)
+        .envs(variable);
     let status = command.status().context("cargo does not start")?;
     if !status.success() {
         bail!("`{shown}` failed");
@@ -47,17 +55,28 @@ pub fn output(words: &str) -> Result<String> {
 
 /// The same with a variable.
 pub fn output_with(words: &str, variable: Option<(&str, &str)>) -> Result<String> {
-    let output = cargo().args(words.split_whitespace()).envs(variable).output().context("cargo does not start")?;
+    let output = cargo()
+        .args(words.split_whitespace())
+        .envs(variable)
+        .output()
+        .context("cargo does not start")?;
     if !output.status.success() {
-        let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (told, errors) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
         bail!("`cargo {words}` failed:\n{told}{errors}");
     }
-    String::from_utf8(output.stdout).with_context(|| format!("cannot read what `cargo {words}` says"))
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("cannot read what `cargo {words}` says"))
 }
 
 /// Where binaries of the release profile lie.
 pub fn release_folder() -> Result<PathBuf> {
-    let metadata: serde_json::Value = serde_json::from_str(&output("metadata --no-deps --format-version 1")?)?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&output("metadata --no-deps --format-version 1")?)?;
+    let target = metadata["target_directory"]
+        .as_str()
+        .context("cargo metadata names no target directory")?;
     Ok(Path::new(target).join("release"))
 }

@@ -1,7 +1,10 @@
 //! A real API server with all that the tool looks for in a cluster, but for nodes.
 
 use anyhow::Result;
-use testbed::{CiliumInstallation, ControlPlane, Options, Program, Programs, build, install_cilium, install_crds};
+use testbed::{
+    CiliumInstallation, ControlPlane, Options, Program, Programs, build, install_cilium,
+    install_crds,
+};
 
 /// Away from the pools, the nodes' own addresses and the block in between.
 const SERVICE_RANGE: &str = "192.168.0.0/16";

@@ -1,5 +1,6 @@
-//! What the programs of this package share: `xtask`, the one door, and its companions `xtask-bench` and `xtask-prove`,
-//! which it builds with optimisations and runs for `cargo xtask bench` and `cargo xtask prove`.
+//! What the programs of this package share: `xtask`, the one door, and its companions `xtask-bench`
+//! and `xtask-prove`, which it builds with optimisations and runs for `cargo xtask bench` and
+//! `cargo xtask prove`.
 //!
 //! Nothing here knows what is checked, measured or proved.
 #![forbid(unsafe_code)]

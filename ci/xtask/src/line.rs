@@ -24,7 +24,12 @@ impl Line {
     /// Nothing in it yet.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { name, fields: Vec::new(), limits: Limits::None, missed: Vec::new() }
+        Self {
+            name,
+            fields: Vec::new(),
+            limits: Limits::None,
+            missed: Vec::new(),
+        }
     }
 
     /// A number as it is.
@@ -38,25 +43,50 @@ impl Line {
     #[must_use]
     pub fn measured(self, key: &'static str, value: f64) -> Self {
         // As many digits as a repeated run would show again.
-        let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+        let digits = if value < 10.0 {
+            2
+        } else {
+            usize::from(value < 100.0)
+        };
         self.with(key, format!("{value:.digits$}"))
     }
 
     /// A measured number, and what it should not exceed.
     #[must_use]
-    pub fn at_most(self, key: &'static str, value: f64, limit_key: &'static str, limit: f64) -> Self {
-        self.limited(value <= limit).measured(key, value).with(limit_key, limit)
+    pub fn at_most(
+        self,
+        key: &'static str,
+        value: f64,
+        limit_key: &'static str,
+        limit: f64,
+    ) -> Self {
+        self.limited(value <= limit)
+            .measured(key, value)
+            .with(limit_key, limit)
     }
 
     /// A measured number, and what it should reach.
     #[must_use]
-    pub fn at_least(self, key: &'static str, value: f64, limit_key: &'static str, limit: f64) -> Self {
-        self.limited(value >= limit).measured(key, value).with(limit_key, limit)
+    pub fn at_least(
+        self,
+        key: &'static str,
+        value: f64,
+        limit_key: &'static str,
+        limit: f64,
+    ) -> Self {
+        self.limited(value >= limit)
+            .measured(key, value)
+            .with(limit_key, limit)
     }
 
     /// What was counted, and what it must be.
     #[must_use]
-    pub fn required<T: Display + PartialEq>(mut self, key: &'static str, value: T, wanted: T) -> Self {
+    pub fn required<T: Display + PartialEq>(
+        mut self,
+        key: &'static str,
+        value: T,
+        wanted: T,
+    ) -> Self {
         if value != wanted {
             self.missed.push(key);
         }
@@ -65,7 +95,12 @@ impl Line {
 
     /// What was counted, and what it must reach.
     #[must_use]
-    pub fn required_least<T: Display + PartialOrd>(mut self, key: &'static str, value: T, least: T) -> Self {
+    pub fn required_least<T: Display + PartialOrd>(
+        mut self,
+        key: &'static str,
+        value: T,
+        least: T,
+    ) -> Self {
         if value < least {
             self.missed.push(key);
         }
@@ -84,7 +119,11 @@ impl Line {
     pub fn conclude(&self) -> Result<()> {
         self.print();
         if !self.missed.is_empty() {
-            bail!("{} does not hold: see {}", self.name, self.missed.join(", "));
+            bail!(
+                "{} does not hold: see {}",
+                self.name,
+                self.missed.join(", ")
+            );
         }
         Ok(())
     }
@@ -118,20 +157,38 @@ mod tests {
 
     #[test]
     fn a_missed_limit_is_said_and_fails_nothing() {
-        let line = Line::new("plan").with("nodes", 5).at_most("ratio", 1.2, "limit", 1.25);
-        assert_eq!(line.to_string(), "plan: nodes=5 ratio=1.20 limit=1.25 within=yes");
+        let line = Line::new("plan")
+            .with("nodes", 5)
+            .at_most("ratio", 1.2, "limit", 1.25);
+        assert_eq!(
+            line.to_string(),
+            "plan: nodes=5 ratio=1.20 limit=1.25 within=yes"
+        );
         let line = line.at_least("rate", 123.45, "rate_limit", 200.0);
-        assert_eq!(line.to_string(), "plan: nodes=5 ratio=1.20 limit=1.25 rate=123 rate_limit=200 within=no");
-        assert!(Line::new("x").at_most("ratio", f64::NAN, "limit", 1.0).to_string().ends_with("within=no"));
+        assert_eq!(
+            line.to_string(),
+            "plan: nodes=5 ratio=1.20 limit=1.25 rate=123 rate_limit=200 within=no"
+        );
+        assert!(
+            Line::new("x")
+                .at_most("ratio", f64::NAN, "limit", 1.0)
+                .to_string()
+                .ends_with("within=no")
+        );
         assert!(line.conclude().is_ok());
     }
 
     #[test]
     fn what_is_required_and_missing_fails() {
-        let line = Line::new("kills").required_least("hits", 3, 3).required("duplicates", 0, 0);
+        let line = Line::new("kills")
+            .required_least("hits", 3, 3)
+            .required("duplicates", 0, 0);
         assert_eq!(line.to_string(), "kills: hits=3 duplicates=0");
         assert!(line.conclude().is_ok());
-        let error = line.required("converged", "no", "yes").conclude().unwrap_err();
+        let error = line
+            .required("converged", "no", "yes")
+            .conclude()
+            .unwrap_err();
         assert_eq!(error.to_string(), "kills does not hold: see converged");
     }
 }

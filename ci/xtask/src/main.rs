@@ -1,7 +1,7 @@
 //! `cargo xtask`: the one door to building, checking, testing and measuring this repository.
 //!
-//! Every verb is a short list of commands that a person could type as well; each is shown before it runs. The README and
-//! `.ci/run` call these verbs and nothing else.
+//! Every verb is a short list of commands that a person could type as well; each is shown before it
+//! runs. The README and `.ci/run` call these verbs and nothing else.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -28,7 +28,8 @@ enum Verb {
     Quick,
     /// Check formatting, lints, dependencies, documentation and the pure rooms.
     Check,
-    /// Check dependencies for known vulnerabilities; skipped by name where their list cannot be fetched.
+    /// Check dependencies for known vulnerabilities; skipped by name where their list cannot be
+    /// fetched.
     Advisories,
     /// Run the whole test suite; builds the real programs that it needs first.
     Test(test::Arguments),
@@ -38,9 +39,11 @@ enum Verb {
     /// Measure against limits of the same run: plan, apply, file, alloc, claims or all.
     #[command(disable_help_flag = true)]
     Bench(bench::Arguments),
-    /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, rival, properties, hostile, retry or all.
+    /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
+    /// rival, properties, hostile, retry or all.
     Prove(prove::Arguments),
-    /// Run fuzz targets, ten minutes each unless told; installs cargo-fuzz first, and needs a nightly toolchain.
+    /// Run fuzz targets, ten minutes each unless told; installs cargo-fuzz first, and needs a
+    /// nightly toolchain.
     Fuzz(fuzz::Arguments),
 }
 

@@ -37,7 +37,8 @@ pub fn cilium_node_path(index: usize) -> String {
     format!("{CILIUM_NODES}/{}", name(index))
 }
 
-/// What a kubelet writes every few seconds: the same status with another time, which differs from beat to beat.
+/// What a kubelet writes every few seconds: the same status with another time, which differs from
+/// beat to beat.
 #[must_use]
 pub fn heartbeat(beat: u64) -> Value {
     let [hour, minute, second] = [beat / 3600 % 24, beat / 60 % 60, beat % 60];
@@ -66,7 +67,12 @@ pub fn cilium_node(index: usize) -> Value {
 
 /// No pool of the benchmarks has these addresses.
 fn address(index: usize) -> String {
-    format!("172.{}.{}.{}", 16 + (index >> 16), (index >> 8) & 0xff, index & 0xff)
+    format!(
+        "172.{}.{}.{}",
+        16 + (index >> 16),
+        (index >> 8) & 0xff,
+        index & 0xff
+    )
 }
 
 fn machine_id(index: usize) -> String {
@@ -130,11 +136,36 @@ fn conditions(heartbeat: &str) -> Value {
             "lastHeartbeatTime": heartbeat, "lastTransitionTime": LONG_AGO})
     };
     json!([
-        condition("NetworkUnavailable", "False", "CiliumIsUp", "Cilium is running on this node"),
-        condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        condition(
+            "NetworkUnavailable",
+            "False",
+            "CiliumIsUp",
+            "Cilium is running on this node"
+        ),
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available"
+        ),
+        condition(
+            "DiskPressure",
+            "False",
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure"
+        ),
+        condition(
+            "PIDPressure",
+            "False",
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available"
+        ),
+        condition(
+            "Ready",
+            "True",
+            "KubeletReady",
+            "kubelet is posting ready status"
+        ),
     ])
 }
 

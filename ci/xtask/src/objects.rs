@@ -23,10 +23,19 @@ pub fn install_definitions(tool: &Tool, plane: &ControlPlane) -> Result<()> {
     let list = tool.json(&["schema", "--crds"].map(OsStr::new))?;
     for definition in list["items"].as_array().context("no definitions")? {
         plane.create(DEFINITIONS, definition)?;
-        let name = |field: &str| definition["spec"][field].as_str().unwrap_or_default().to_owned();
-        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
+        let name = |field: &str| {
+            definition["spec"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let plural = definition["spec"]["names"]["plural"]
+            .as_str()
+            .unwrap_or_default();
         let path = format!("/apis/{}/v1alpha1/{plural}", name("group"));
-        wait_until("our kinds to be served", SERVED_LIMIT, || Ok(plane.list(&path).ok()))?;
+        wait_until("our kinds to be served", SERVED_LIMIT, || {
+            Ok(plane.list(&path).ok())
+        })?;
     }
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Calls `action` for every item, from `workers` threads, and starts nothing further after the first failure.
+/// Calls `action` for every item, from `workers` threads, and starts nothing further after the
+/// first failure.
 ///
 /// # Errors
 /// The first failure.

@@ -23,7 +23,10 @@ impl Pools {
         let mut text = String::new();
         for (rack, range) in RACKS.iter().zip(RANGES) {
             let selector = format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
-            text += &pool(&format!("rack-{rack}"), &format!("cidrs: [{range}], blockSize: {BLOCK_SIZE}, {selector}"));
+            text += &pool(
+                &format!("rack-{rack}"),
+                &format!("cidrs: [{range}], blockSize: {BLOCK_SIZE}, {selector}"),
+            );
         }
         Self::of(&text)
     }
@@ -34,7 +37,8 @@ impl Pools {
     /// When they cannot be written.
     pub fn of(documents: &str) -> Result<Self> {
         let folder = TempDir::new().context("no temporary folder")?;
-        std::fs::write(folder.path().join("pools.yaml"), documents).context("the pools cannot be written")?;
+        std::fs::write(folder.path().join("pools.yaml"), documents)
+            .context("the pools cannot be written")?;
         Ok(Self(folder))
     }
 
@@ -60,5 +64,7 @@ pub fn pin(node: &str, block: &str) -> String {
 /// Any document; `spec` is what stands between the braces.
 #[must_use]
 pub fn document(kind: &str, name: &str, spec: &str) -> String {
-    format!("---\napiVersion: cilium-ipam.io/v1alpha1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n")
+    format!(
+        "---\napiVersion: cilium-ipam.io/v1alpha1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+    )
 }

@@ -32,14 +32,19 @@ impl Running {
     pub fn start(tool: &Tool, arguments: &[&OsStr], kubeconfig: &Path) -> Result<Self> {
         let [flag, output, json] = ["--kubeconfig", "--output", "json"].map(OsStr::new);
         let mut command = tool.command();
-        command.args(arguments).args([flag, kubeconfig.as_os_str(), output, json]);
+        command
+            .args(arguments)
+            .args([flag, kubeconfig.as_os_str(), output, json]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context("the tool does not start")?;
         let stdout = BufReader::new(child.stdout.take().context("no standard output")?);
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                let line = (Instant::now(), serde_json::from_str(&line).unwrap_or_default());
+                let line = (
+                    Instant::now(),
+                    serde_json::from_str(&line).unwrap_or_default(),
+                );
                 if sender.send(line).is_err() {
                     break;
                 }
@@ -53,7 +58,11 @@ impl Running {
     /// # Errors
     /// When it does not start.
     pub fn operator(tool: &Tool, kubeconfig: &Path) -> Result<Self> {
-        Self::start(tool, &["operator", "--listen", "127.0.0.1:0"].map(OsStr::new), kubeconfig)
+        Self::start(
+            tool,
+            &["operator", "--listen", "127.0.0.1:0"].map(OsStr::new),
+            kubeconfig,
+        )
     }
 
     /// Waits for the next line of this event, and of this object; tells when it came.
@@ -70,12 +79,18 @@ impl Running {
     /// When it does not say so for long.
     pub fn address(&self) -> Result<String> {
         let (_, line) = self.line("listening", None)?;
-        line["address"].as_str().map(str::to_owned).context("no address")
+        line["address"]
+            .as_str()
+            .map(str::to_owned)
+            .context("no address")
     }
 
     fn line(&self, event: &str, name: Option<&str>) -> Result<(Instant, Value)> {
         loop {
-            let (at, line) = self.lines.recv_timeout(AT_MOST).with_context(|| format!("no {event} of {name:?}"))?;
+            let (at, line) = self
+                .lines
+                .recv_timeout(AT_MOST)
+                .with_context(|| format!("no {event} of {name:?}"))?;
             if line["event"] == event && name.is_none_or(|name| line["name"] == name) {
                 return Ok((at, line));
             }
@@ -94,7 +109,12 @@ impl Running {
     pub fn cpu_ms(&self) -> Result<f64> {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let (_, fields) = text.rsplit_once(')').context("no such process")?;
-        let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
+        let ticks: u32 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u32>().ok())
+            .sum();
         // USER_HZ is 100 on every architecture that Linux is built for today.
         Ok(f64::from(ticks) * 10.0)
     }
@@ -117,7 +137,10 @@ impl Running {
 
     fn memory(&self, field: &'static str) -> Result<f64> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix(field)).context(field)?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .context(field)?;
         let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib / 1024.0)
     }
@@ -149,7 +172,10 @@ impl Running {
 pub fn http_get(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(AT_MOST))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

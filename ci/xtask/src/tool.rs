@@ -1,4 +1,5 @@
-//! The tool as a program: where it lies, and a command line of it that knows nothing of the person's clusters.
+//! The tool as a program: where it lies, and a command line of it that knows nothing of the
+//! person's clusters.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,9 @@ impl Tool {
     /// # Errors
     /// When there is none.
     pub fn new(program: &Path) -> Result<Self> {
-        let program = program.canonicalize().with_context(|| format!("there is no {}", program.display()))?;
+        let program = program
+            .canonicalize()
+            .with_context(|| format!("there is no {}", program.display()))?;
         Ok(Self { program })
     }
 
@@ -40,7 +43,10 @@ impl Tool {
     /// A command line as words.
     #[must_use]
     pub fn words<'w>(&'w self, arguments: &[&'w OsStr]) -> Vec<&'w OsStr> {
-        [self.program.as_os_str()].into_iter().chain(arguments.iter().copied()).collect()
+        [self.program.as_os_str()]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect()
     }
 
     /// Runs it once and reads the JSON that it prints.
@@ -48,9 +54,16 @@ impl Tool {
     /// # Errors
     /// When it fails, or prints something else.
     pub fn json(&self, arguments: &[&OsStr]) -> Result<Value> {
-        let output = self.command().args(arguments).output().context("the tool does not start")?;
+        let output = self
+            .command()
+            .args(arguments)
+            .output()
+            .context("the tool does not start")?;
         if !output.status.success() {
-            bail!("the tool failed:\n{}", String::from_utf8_lossy(&output.stderr));
+            bail!(
+                "the tool failed:\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         serde_json::from_slice(&output.stdout).context("the tool does not print JSON")
     }

@@ -10,13 +10,14 @@ use tempfile::NamedTempFile;
 use super::super::ClusterError;
 use super::Opening;
 
-/// The lock on a cluster file. It belongs to the file that the name leads to: a process that waited for the one before it must not write
-/// to what that one replaced.
+/// The lock on a cluster file. It belongs to the file that the name leads to: a process that waited
+/// for the one before it must not write to what that one replaced.
 #[derive(Debug)]
 pub(super) struct Lock(File);
 
 impl Drop for Lock {
-    /// A child process that another thread is starting has the file open too, until it runs its program.
+    /// A child process that another thread is starting has the file open too, until it runs its
+    /// program.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -30,9 +31,17 @@ impl Lock {
 }
 
 /// Opens the file, locked for writing where that is asked.
-pub(super) fn open_file(path: &Path, opening: Opening) -> std::result::Result<(File, Option<Lock>), ClusterError> {
-    let locked = || ClusterError::Locked { path: path.display().to_string() };
-    let fault = |error: Error| ClusterError::File { path: path.display().to_string(), message: error.to_string() };
+pub(super) fn open_file(
+    path: &Path,
+    opening: Opening,
+) -> std::result::Result<(File, Option<Lock>), ClusterError> {
+    let locked = || ClusterError::Locked {
+        path: path.display().to_string(),
+    };
+    let fault = |error: Error| ClusterError::File {
+        path: path.display().to_string(),
+        message: error.to_string(),
+    };
     let file = match opening {
         Opening::Read if is_open_already(path) => File::open(path),
         Opening::Read | Opening::Write => open_regular(path),
@@ -41,7 +50,11 @@ pub(super) fn open_file(path: &Path, opening: Opening) -> std::result::Result<(F
     if opening == Opening::Read {
         return Ok((file, None));
     }
-    let lock = match file.try_clone().map_err(TryLockError::Error).and_then(Lock::take) {
+    let lock = match file
+        .try_clone()
+        .map_err(TryLockError::Error)
+        .and_then(Lock::take)
+    {
         Ok(lock) => lock,
         Err(TryLockError::WouldBlock) => return Err(locked()),
         Err(TryLockError::Error(error)) => return Err(fault(error)),
@@ -60,15 +73,21 @@ pub(super) fn open_file(path: &Path, opening: Opening) -> std::result::Result<(F
 pub fn open_regular(path: &Path) -> Result<File> {
     let refuse_others = |metadata: Metadata| match metadata.is_file() {
         true => Ok(()),
-        false => Err(Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
+        false => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
     };
     std::fs::metadata(path).and_then(refuse_others)?;
     File::open(path)
 }
 
-/// Whether a path is that of a file that this process was given, such as a pipe from `kubectl`: opening it waits for nothing.
+/// Whether a path is that of a file that this process was given, such as a pipe from `kubectl`:
+/// opening it waits for nothing.
 fn is_open_already(path: &Path) -> bool {
-    path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+    path == Path::new("/dev/stdin")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
 }
 
 fn is_same(file: &File, path: &Path) -> Result<bool> {
@@ -77,8 +96,8 @@ fn is_same(file: &File, path: &Path) -> Result<bool> {
     Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
-/// Replaces a file in one step: a reader sees the old or the new content, never a part, and so does a machine that loses its power. The mode
-/// stays; a new file has mode 0600.
+/// Replaces a file in one step: a reader sees the old or the new content, never a part, and so does
+/// a machine that loses its power. The mode stays; a new file has mode 0600.
 ///
 /// # Errors
 /// Nothing was replaced.
@@ -109,7 +128,9 @@ pub(super) fn replace_locked(path: &Path, text: &str, lock: &mut Option<Lock>) -
 }
 
 fn mode_of(path: &Path) -> Option<Permissions> {
-    std::fs::metadata(path).ok().map(|metadata| metadata.permissions())
+    std::fs::metadata(path)
+        .ok()
+        .map(|metadata| metadata.permissions())
 }
 
 /// A file that takes the place of another one.
@@ -124,8 +145,14 @@ impl Replacement {
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = folder_of(&target).to_owned();
         // It is made with mode 0600.
-        let file = tempfile::Builder::new().prefix(&prefix(&target)).tempfile_in(&folder)?;
-        Ok(Replacement { target, folder, file })
+        let file = tempfile::Builder::new()
+            .prefix(&prefix(&target))
+            .tempfile_in(&folder)?;
+        Ok(Replacement {
+            target,
+            folder,
+            file,
+        })
     }
 
     fn write(mut self, text: &str, mode: Option<Permissions>) -> Result<Replacement> {
@@ -138,18 +165,32 @@ impl Replacement {
     }
 
     fn persist(self) -> Result<()> {
-        let Replacement { target, folder, file } = self;
+        let Replacement {
+            target,
+            folder,
+            file,
+        } = self;
         file.persist(&target).map_err(|error| error.error)?;
         // Not every file system can do this, and those that cannot need not.
         match File::open(folder).and_then(|folder| folder.sync_all()) {
-            Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Err(error),
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    ErrorKind::InvalidInput | ErrorKind::Unsupported
+                ) =>
+            {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
 }
 
 fn folder_of(target: &Path) -> &Path {
-    target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    target
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// How files begin that are to take the place of this one.
@@ -160,12 +201,21 @@ fn prefix(target: &Path) -> OsString {
     prefix
 }
 
-/// Removes what killed processes have left beside a file. Its lock must be held: what another process is writing stays.
+/// Removes what killed processes have left beside a file. Its lock must be held: what another
+/// process is writing stays.
 fn remove_leftovers(path: &Path) {
-    let Ok(target) = std::fs::canonicalize(path) else { return };
+    let Ok(target) = std::fs::canonicalize(path) else {
+        return;
+    };
     let prefix = prefix(&target);
-    let entries = std::fs::read_dir(folder_of(&target)).into_iter().flatten().flatten();
-    let is_ours = |name: OsString| name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+    let entries = std::fs::read_dir(folder_of(&target))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let is_ours = |name: OsString| {
+        name.as_encoded_bytes()
+            .starts_with(prefix.as_encoded_bytes())
+    };
     for entry in entries.filter(|entry| is_ours(entry.file_name())) {
         let _ = std::fs::remove_file(entry.path());
     }
@@ -183,8 +233,10 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<OsString> {
-        let mut names: Vec<OsString> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<OsString> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         names
     }
@@ -195,7 +247,10 @@ mod tests {
         let (_, lock) = open_file(&path, Opening::Write).unwrap();
         // As a fork has it.
         let inherited = lock.as_ref().unwrap().0.try_clone().unwrap();
-        assert!(matches!(open_file(&path, Opening::Write), Err(ClusterError::Locked { .. })));
+        assert!(matches!(
+            open_file(&path, Opening::Write),
+            Err(ClusterError::Locked { .. })
+        ));
         drop(lock);
         open_file(&path, Opening::Write).unwrap();
         drop(inherited);
@@ -208,7 +263,10 @@ mod tests {
         for text in ["new", "newer"] {
             replace_locked(&path, text, &mut lock).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-            assert!(matches!(open_file(&path, Opening::Write), Err(ClusterError::Locked { .. })));
+            assert!(matches!(
+                open_file(&path, Opening::Write),
+                Err(ClusterError::Locked { .. })
+            ));
         }
         assert_eq!(names(folder.path()), ["cluster.json"]);
         drop(lock);
@@ -234,6 +292,9 @@ mod tests {
         open_file(&path, Opening::Read).unwrap();
         assert!(left.exists());
         open_file(&path, Opening::Write).unwrap();
-        assert_eq!(names(folder.path()), [".other.json.cilium-ipam-123456", "cluster.json"]);
+        assert_eq!(
+            names(folder.path()),
+            [".other.json.cilium-ipam-123456", "cluster.json"]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The heads of a list's items: what each is, and the identity that an API server would have given it.
+//! The heads of a list's items: what each is, and the identity that an API server would have given
+//! it.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -64,7 +65,10 @@ impl ItemHead {
     pub(super) fn read(item: &str) -> Result<ItemHead, String> {
         let read = serde_json::from_str(item);
         read.map_err(|error: serde_json::Error| {
-            format!("is not a Kubernetes object: {}", without_type_names(&error.to_string()))
+            format!(
+                "is not a Kubernetes object: {}",
+                without_type_names(&error.to_string())
+            )
         })
     }
 
@@ -88,22 +92,39 @@ impl ItemHead {
             cilium_app: labels.and_then(|labels| labels.cilium_app.as_deref()),
         });
         let name = self.metadata.name.escape_debug();
-        kind.map_err(
-            |fault| if self.metadata.name.is_empty() { fault.to_string() } else { format!("(`{name}`) {fault}") },
-        )
+        kind.map_err(|fault| {
+            if self.metadata.name.is_empty() {
+                fault.to_string()
+            } else {
+                format!("(`{name}`) {fault}")
+            }
+        })
     }
 
-    /// The object with the UID and resourceVersion that an API server would have given it on creation; the UID depends on
-    /// kind and name only, so that the order of objects does not matter.
+    /// The object with the UID and resourceVersion that an API server would have given it on
+    /// creation; the UID depends on kind and name only, so that the order of objects does not
+    /// matter.
     pub(super) fn with_identity(&self, item: &str) -> Result<Value, serde_json::Error> {
         let mut object: Value = serde_json::from_str(item)?;
         // A list would do as well for serde, and for nobody else.
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-            return Err(serde::de::Error::custom(format!("is a {} without metadata", self.kind().escape_debug())));
+            return Err(serde::de::Error::custom(format!(
+                "is a {} without metadata",
+                self.kind().escape_debug()
+            )));
         };
-        let ItemMetadata { name, namespace, uid, resource_version, .. } = &self.metadata;
+        let ItemMetadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            ..
+        } = &self.metadata;
         if uid.is_empty() {
-            metadata.insert("uid".to_owned(), json!(uid_of(self.kind(), namespace, name)));
+            metadata.insert(
+                "uid".to_owned(),
+                json!(uid_of(self.kind(), namespace, name)),
+            );
         }
         if resource_version.is_empty() {
             metadata.insert("resourceVersion".to_owned(), json!("1"));
@@ -115,6 +136,17 @@ impl ItemHead {
 /// A UID that depends on nothing but what is named.
 pub(super) fn uid_of(kind: &str, namespace: &str, name: &str) -> String {
     let digest = Sha256::digest(format!("{kind}/{namespace}/{name}"));
-    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    let hex: String = digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }

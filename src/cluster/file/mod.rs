@@ -1,7 +1,9 @@
-//! A cluster that is kept in a file: a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,… -o json` prints it.
+//! A cluster that is kept in a file: a `v1 List` in JSON or YAML, as `kubectl get
+//! nodes,ciliumnodes,… -o json` prints it.
 //!
-//! Writes follow the API server's rules: UID and resourceVersion must fit, `spec.podCIDRs` is write-once, every write
-//! gets a new resourceVersion. Objects that are not written stay byte for byte as they are in a JSON file.
+//! Writes follow the API server's rules: UID and resourceVersion must fit, `spec.podCIDRs` is
+//! write-once, every write gets a new resourceVersion. Objects that are not written stay byte for
+//! byte as they are in a JSON file.
 
 mod disk;
 mod items;
@@ -21,8 +23,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{
-    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved, Seen, Write,
-    WriteError, Written,
+    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved,
+    Seen, Write, WriteError, Written,
 };
 use crate::model::grouped_digits;
 use crate::observed::ObservedKind;
@@ -69,14 +71,22 @@ impl FileCluster {
     /// # Errors
     /// A file that cannot be read, is no list, or is being written by another process.
     pub fn open(path: &Path, opening: Opening) -> Result<FileCluster, ClusterError> {
-        let fault = |message: String| ClusterError::File { path: path.display().to_string(), message };
+        let fault = |message: String| ClusterError::File {
+            path: path.display().to_string(),
+            message,
+        };
         let (mut file, lock) = open_file(path, opening)?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|error| fault(error.to_string()))?;
+        file.read_to_string(&mut text)
+            .map_err(|error| fault(error.to_string()))?;
         if text.starts_with('\u{feff}') {
             text.remove(0);
         }
-        let format = if text.trim_start().starts_with('{') { Format::Json } else { Format::Yaml };
+        let format = if text.trim_start().starts_with('{') {
+            Format::Json
+        } else {
+            Format::Yaml
+        };
         let json = match format {
             Format::Json => text,
             Format::Yaml => yaml_to_json(&text).map_err(fault)?,
@@ -96,7 +106,8 @@ impl FileCluster {
     }
 
     fn locate_items(&mut self) -> Result<(), String> {
-        let list: List<'_> = serde_json::from_str(&self.json).map_err(|error| format!("it is not a List: {error}"))?;
+        let list: List<'_> = serde_json::from_str(&self.json)
+            .map_err(|error| format!("it is not a List: {error}"))?;
         if list.kind != "List" {
             return Err(format!(
                 "it is a `{}`, not a `List` as `kubectl get nodes,ciliumnodes -o json` prints it",
@@ -140,20 +151,35 @@ impl FileCluster {
         let head = ItemHead::read(item.get())?;
         let version = head.metadata.resource_version.parse().unwrap_or(0);
         state.resource_version = state.resource_version.max(version);
-        let Some(kind) = head.observed_kind()? else { return Ok(()) };
+        let Some(kind) = head.observed_kind()? else {
+            return Ok(());
+        };
         if head.metadata.uid.is_empty() || head.metadata.resource_version.is_empty() {
-            let object = head.with_identity(item.get()).map_err(|error| error.to_string())?;
+            let object = head
+                .with_identity(item.get())
+                .map_err(|error| error.to_string())?;
             state.identified.insert(places.len(), object);
         }
-        places.push((Place::new(kind, head.metadata.namespace(), &head.metadata.name), self.place_of(item)));
+        places.push((
+            Place::new(kind, head.metadata.namespace(), &head.metadata.name),
+            self.place_of(item),
+        ));
         Ok(())
     }
 
     fn index_objects(&mut self) -> Result<(), String> {
-        for (index, (place, _)) in self.places.iter().enumerate().filter(|(_, (place, _))| place.is_unique()) {
+        for (index, (place, _)) in self
+            .places
+            .iter()
+            .enumerate()
+            .filter(|(_, (place, _))| place.is_unique())
+        {
             if self.index.insert(place.clone(), index).is_some() {
                 let kind = place.kind.api_version_and_kind().1;
-                return Err(format!("{kind} `{}` is there twice", place.name.escape_debug()));
+                return Err(format!(
+                    "{kind} `{}` is there twice",
+                    place.name.escape_debug()
+                ));
             }
         }
         Ok(())
@@ -184,7 +210,11 @@ impl Cluster for FileCluster {
     ) -> Result<Seen, ClusterError> {
         let state = self.state();
         listener.begun(&state.resource_version.to_string())?;
-        let of_kind = self.places.iter().enumerate().filter(|(_, (place, _))| place.kind == kind);
+        let of_kind = self
+            .places
+            .iter()
+            .enumerate()
+            .filter(|(_, (place, _))| place.kind == kind);
         for (index, (_, place)) in of_kind.filter(|(index, _)| !state.deleted.contains(index)) {
             match state.object(index) {
                 Some(object) => listener.object(&object.to_string())?,
@@ -201,7 +231,8 @@ impl Cluster for FileCluster {
         let place = Place::of(&write.target)?;
         let mut state = self.state();
         match &write.operation {
-            // Nothing tells who owns a field here, and what an apply does not name stays, as with a patch.
+            // Nothing tells who owns a field here, and what an apply does not name stays, as with a
+            // patch.
             Operation::Patch(patch) | Operation::Apply(patch) => state.patch(self, &place, patch),
             Operation::Create(object) => state.create(self, place, object, self.now()),
             Operation::Delete(version) => state.delete(self, &place, version),

@@ -19,7 +19,11 @@ impl Place {
             // Of a kind without namespaces it says nothing, and of the others there is one object.
             _ => "",
         };
-        Place { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+        Place {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 
     /// Where the object of a write stands.
@@ -30,20 +34,36 @@ impl Place {
         Ok(match target {
             Target::Node(name) => Place::new(ObservedKind::Node, "", name.as_str()),
             Target::CiliumNode(name) => Place::new(ObservedKind::CiliumNode, "", name.as_str()),
-            Target::NodeConfig(_, namespace, name) => Place::new(ObservedKind::CiliumNodeConfig, namespace, name),
+            Target::NodeConfig(_, namespace, name) => {
+                Place::new(ObservedKind::CiliumNodeConfig, namespace, name)
+            }
             Target::PodPool(name) => Place::new(ObservedKind::PodIpPool, "", name),
-            Target::AddressPool(_, name) => Place::new(ObservedKind::LoadBalancerPool, "", name.as_str()),
-            Target::Service(service) => Place::new(ObservedKind::Service, service.namespace(), service.name()),
+            Target::AddressPool(_, name) => {
+                Place::new(ObservedKind::LoadBalancerPool, "", name.as_str())
+            }
+            Target::Service(service) => {
+                Place::new(ObservedKind::Service, service.namespace(), service.name())
+            }
             Target::Claims => Place::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
-            Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => {
+            Target::Lease(_)
+            | Target::Custom(..)
+            | Target::Status(..)
+            | Target::Event
+            | Target::Port(_) => {
                 return Err(WriteError::Refused("a file keeps none of these".to_owned()));
             }
         })
     }
 
-    /// Of these kinds every object counts by itself, so a second one of the same name would hide the first.
+    /// Of these kinds every object counts by itself, so a second one of the same name would hide
+    /// the first.
     pub(super) fn is_unique(&self) -> bool {
-        use ObservedKind::{CiliumNode, CiliumNodeConfig, Claims, LoadBalancerPool, Node, PodIpPool, Service};
-        matches!(self.kind, Node | CiliumNode | CiliumNodeConfig | Claims | LoadBalancerPool | PodIpPool | Service)
+        use ObservedKind::{
+            CiliumNode, CiliumNodeConfig, Claims, LoadBalancerPool, Node, PodIpPool, Service,
+        };
+        matches!(
+            self.kind,
+            Node | CiliumNode | CiliumNodeConfig | Claims | LoadBalancerPool | PodIpPool | Service
+        )
     }
 }

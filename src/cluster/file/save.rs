@@ -13,7 +13,8 @@ use crate::observed::CLAIMS_KEY;
 /// Writes that a file which is small beside them waits for.
 const FEWEST_WRITES: usize = 2_000;
 
-/// The share of a file's objects that are written before it is saved: so often at most is the whole file written for writes to all of it.
+/// The share of a file's objects that are written before it is saved: so often at most is the whole
+/// file written for writes to all of it.
 const SHARE: usize = 4;
 
 impl FileCluster {
@@ -37,9 +38,13 @@ impl FileCluster {
         if state.unsaved == 0 || (is_as_read && state.disk == Disk::AsRead) {
             return Ok(());
         }
-        let fault = |message: String| ClusterError::Unsaved { path: self.path.display().to_string(), message };
+        let fault = |message: String| ClusterError::Unsaved {
+            path: self.path.display().to_string(),
+            message,
+        };
         let text = self.render(state).map_err(fault)?;
-        replace_locked(&self.path, &text, &mut state.lock).map_err(|error| fault(error.to_string()))?;
+        replace_locked(&self.path, &text, &mut state.lock)
+            .map_err(|error| fault(error.to_string()))?;
         (state.unsaved, state.disk) = (0, Disk::Saved);
         Ok(())
     }
@@ -60,8 +65,16 @@ impl FileCluster {
         }
         let end = self.items.end - 1;
         text.push_str(self.json[at.min(end)..end].trim_end());
-        for object in state.created.values().filter(|object| is_worth_keeping(object)) {
-            text.push_str(if text.trim_end().ends_with('[') { "\n        " } else { ",\n        " });
+        for object in state
+            .created
+            .values()
+            .filter(|object| is_worth_keeping(object))
+        {
+            text.push_str(if text.trim_end().ends_with('[') {
+                "\n        "
+            } else {
+                ",\n        "
+            });
             text.push_str(&pretty(object).map_err(|error| error.to_string())?);
         }
         text.push_str(&self.json[self.json[..end].trim_end().len()..]);
@@ -72,7 +85,8 @@ impl FileCluster {
     }
 }
 
-/// Takes away the comma before an item that is cut out; of the first item the one behind it, whose length is the answer.
+/// Takes away the comma before an item that is cut out; of the first item the one behind it, whose
+/// length is the answer.
 fn cut_comma(before: &mut String, behind: &str) -> usize {
     before.truncate(before.trim_end().len());
     if before.ends_with(',') {
@@ -81,7 +95,9 @@ fn cut_comma(before: &mut String, behind: &str) -> usize {
     }
     let rest = behind.trim_start();
     let skipped = behind.len() - rest.len();
-    rest.strip_prefix(',').map_or(0, |rest| skipped + 1 + (rest.len() - rest.trim_start().len()))
+    rest.strip_prefix(',').map_or(0, |rest| {
+        skipped + 1 + (rest.len() - rest.trim_start().len())
+    })
 }
 
 /// Claims that are over leave nothing behind in a file that had none.

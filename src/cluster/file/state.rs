@@ -18,7 +18,8 @@ use crate::observed::ObjectVersion;
 pub(super) struct State {
     /// Objects that were written, by their number in the file.
     pub(super) changed: BTreeMap<usize, Value>,
-    /// Objects with the identity that an API server would have given them; the file does not get it unless they are written.
+    /// Objects with the identity that an API server would have given them; the file does not get it
+    /// unless they are written.
     pub(super) identified: BTreeMap<usize, Value>,
     /// Objects that the file did not have.
     pub(super) created: BTreeMap<Place, Value>,
@@ -63,8 +64,17 @@ impl State {
     ///
     /// # Errors
     /// There is none, its guard does not fit, or an API server would refuse it.
-    pub(super) fn patch(&mut self, base: &impl Base, place: &Place, patch: &Value) -> Result<Written, WriteError> {
-        let index = if self.created.contains_key(place) { None } else { Some(self.index_of(base, place)?) };
+    pub(super) fn patch(
+        &mut self,
+        base: &impl Base,
+        place: &Place,
+        patch: &Value,
+    ) -> Result<Written, WriteError> {
+        let index = if self.created.contains_key(place) {
+            None
+        } else {
+            Some(self.index_of(base, place)?)
+        };
         let before = match index {
             None => self.created.get(place).cloned().unwrap_or_default(),
             Some(index) => self.object_at(base, index)?,
@@ -90,14 +100,19 @@ impl State {
         now: Timestamp,
     ) -> Result<Written, WriteError> {
         if self.created.contains_key(&place) || self.index_of(base, &place).is_ok() {
-            let message = format!("{} \"{}\" already exists", place.kind.resource(), place.name);
+            let message = format!(
+                "{} \"{}\" already exists",
+                place.kind.resource(),
+                place.name
+            );
             return Err(WriteError::Superseded(message));
         }
         admitted(object)?;
         let mut object = object.clone();
         let uid = uid_of(object["kind"].as_str().unwrap_or_default(), "", &place.name);
         object["metadata"]["uid"] = json!(uid);
-        object["metadata"]["creationTimestamp"] = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        object["metadata"]["creationTimestamp"] =
+            json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         let object = self.next_version(object)?;
         let version = version_of(&object);
         self.created.insert(place, object);
@@ -124,25 +139,38 @@ impl State {
             self.deleted.insert(index);
         }
         self.unsaved += 1;
-        Ok(Written { version: ObjectVersion::default() })
+        Ok(Written {
+            version: ObjectVersion::default(),
+        })
     }
 
     fn index_of(&self, base: &impl Base, place: &Place) -> Result<usize, WriteError> {
-        let gone = || WriteError::Superseded(format!("{} \"{}\" not found", place.kind.resource(), place.name));
-        base.index(place).filter(|index| !self.deleted.contains(index)).ok_or_else(gone)
+        let gone = || {
+            WriteError::Superseded(format!(
+                "{} \"{}\" not found",
+                place.kind.resource(),
+                place.name
+            ))
+        };
+        base.index(place)
+            .filter(|index| !self.deleted.contains(index))
+            .ok_or_else(gone)
     }
 
     fn object_at(&self, base: &impl Base, index: usize) -> Result<Value, WriteError> {
         match self.object(index) {
             Some(object) => Ok(object.clone()),
-            None => base.object(index).map_err(|error| WriteError::Refused(error.to_string())),
+            None => base
+                .object(index)
+                .map_err(|error| WriteError::Refused(error.to_string())),
         }
     }
 
     /// The object as it is after a write.
     fn next_version(&mut self, mut object: Value) -> Result<Value, WriteError> {
         let next = self.resource_version.checked_add(1);
-        self.resource_version = next.ok_or_else(|| WriteError::Refused("no resourceVersion is left".to_owned()))?;
+        self.resource_version =
+            next.ok_or_else(|| WriteError::Refused("no resourceVersion is left".to_owned()))?;
         object["metadata"]["resourceVersion"] = json!(self.resource_version.to_string());
         self.unsaved += 1;
         Ok(object)

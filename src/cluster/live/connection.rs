@@ -24,15 +24,20 @@ pub struct Connection {
 /// A client for that cluster; nothing is sent yet.
 pub(super) async fn client(connection: &Connection) -> Result<Client, String> {
     let fault = |error: &dyn std::error::Error| error.to_string();
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: connection.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     let mut config = match &connection.kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fault(&error))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| fault(&error))?
+            Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(|error| fault(&error))?
         }
-        None if connection.context.is_some() => {
-            Config::from_kubeconfig(&options).await.map_err(|error| fault(&error))?
-        }
+        None if connection.context.is_some() => Config::from_kubeconfig(&options)
+            .await
+            .map_err(|error| fault(&error))?,
         None => Config::infer().await.map_err(|error| fault(&error))?,
     };
     // The client's own retries are long and silent.
@@ -40,8 +45,9 @@ pub(super) async fn client(connection: &Connection) -> Result<Client, String> {
     prompt_client(config).map_err(|error| fault(&error))
 }
 
-/// A client that sends small packets at once. The usual one lets each new connection wait 40 ms for an acknowledgement that the other side
-/// delays (RFC 896 with RFC 1122 4.2.3.2), which is longer than a list of a small cluster takes.
+/// A client that sends small packets at once. The usual one lets each new connection wait 40 ms for
+/// an acknowledgement that the other side delays (RFC 896 with RFC 1122 4.2.3.2), which is longer
+/// than a list of a small cluster takes.
 fn prompt_client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         // The usual one knows proxies, or says that it does not.
@@ -52,7 +58,8 @@ fn prompt_client(config: Config) -> Result<Client, kube::Error> {
     connector.set_nodelay(true);
     connector.set_connect_timeout(config.connect_timeout);
     let https = config.rustls_https_connector_with_connector(connector)?;
-    let sender = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(https);
+    let sender =
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(https);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -28,7 +28,8 @@ impl Listener for CustomList {
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object = serde_json::from_str(json).map_err(|error| ReadError::of(self.resource, json, &error))?;
+        let object = serde_json::from_str(json)
+            .map_err(|error| ReadError::of(self.resource, json, &error))?;
         self.objects.push(object);
         Ok(())
     }
@@ -61,16 +62,29 @@ impl LiveCluster {
     /// A cluster that does not answer, or does not tell.
     pub async fn defined(&self, kind: CustomKind) -> Result<Defined, ClusterError> {
         let resource = "customresourcedefinitions.apiextensions.k8s.io";
-        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", kind.resource());
+        let path = format!(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}",
+            kind.resource()
+        );
         let answer = self.get(path).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(Defined::No),
-            status if !status.is_success() => Err(ClusterError::Refused { resource, message: answer.message() }),
+            status if !status.is_success() => Err(ClusterError::Refused {
+                resource,
+                message: answer.message(),
+            }),
             _ => {
-                let malformed =
-                    |error: serde_json::Error| ClusterError::Malformed { resource, message: error.to_string() };
-                let view: DefinitionView = serde_json::from_slice(&answer.body).map_err(malformed)?;
-                Ok(if view.metadata.deletion_timestamp.is_none() { Defined::Yes } else { Defined::No })
+                let malformed = |error: serde_json::Error| ClusterError::Malformed {
+                    resource,
+                    message: error.to_string(),
+                };
+                let view: DefinitionView =
+                    serde_json::from_slice(&answer.body).map_err(malformed)?;
+                Ok(if view.metadata.deletion_timestamp.is_none() {
+                    Defined::Yes
+                } else {
+                    Defined::No
+                })
             }
         }
     }
@@ -80,7 +94,12 @@ impl LiveCluster {
     /// # Errors
     /// A cluster that does not answer, or answers nonsense.
     pub async fn list_custom(&self, kind: CustomKind) -> Result<CustomList, ClusterError> {
-        let mut list = CustomList { resource: kind.resource(), seen: Seen::All, version: 0, objects: Vec::new() };
+        let mut list = CustomList {
+            resource: kind.resource(),
+            seen: Seen::All,
+            version: 0,
+            objects: Vec::new(),
+        };
         let names = (kind.resource(), kind.as_str());
         list.seen = self.pages(names, &kind.path(), ("", ""), &mut list).await?;
         Ok(list)

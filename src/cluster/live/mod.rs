@@ -1,6 +1,7 @@
 //! A Kubernetes API server as the cluster. The only folder that knows the client.
 //!
-//! Decides nothing: sends what it is given, waits for a server that is busy, and says what came of it.
+//! Decides nothing: sends what it is given, waits for a server that is busy, and says what came of
+//! it.
 
 mod connection;
 mod custom;
@@ -27,8 +28,8 @@ use self::follow::is_ahead_of_the_server;
 use self::pace::RealPace;
 use self::place::{collection, object_name};
 use super::{
-    Cluster, ClusterError, LeaseName, Listener, LockRecord, LockSeen, Moment, Operation, Seen, Target, Write,
-    WriteError, Written,
+    Cluster, ClusterError, LeaseName, Listener, LockRecord, LockSeen, Moment, Operation, Seen,
+    Target, Write, WriteError, Written,
 };
 use crate::observed::{FIELD_MANAGER, ObjectVersion, ObservedKind, Query};
 use crate::retry::{Backoff, retry_after};
@@ -36,10 +37,10 @@ use crate::retry::{Backoff, retry_after};
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
 
-/// Pauses between attempts of one request. The last figure is the longest that the server's own wish is kept to: a proxy that names a year
-/// must not end an apply.
-const BACKOFF: Backoff =
-    Backoff::new(Duration::from_millis(100), Duration::from_secs(10)).obeying(Duration::from_secs(60));
+/// Pauses between attempts of one request. The last figure is the longest that the server's own
+/// wish is kept to: a proxy that names a year must not end an apply.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10))
+    .obeying(Duration::from_secs(60));
 
 /// Longest time that one answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -107,7 +108,11 @@ struct Answer {
 impl Answer {
     fn message(&self) -> String {
         let status: Status = serde_json::from_slice(&self.body).unwrap_or_default();
-        if status.message.is_empty() { format!("HTTP status {}", self.status) } else { status.message }
+        if status.message.is_empty() {
+            format!("HTTP status {}", self.status)
+        } else {
+            status.message
+        }
     }
 }
 
@@ -117,7 +122,9 @@ impl LiveCluster {
     /// # Errors
     /// No usable kubeconfig or account.
     pub async fn connect(connection: Connection) -> Result<LiveCluster, ClusterError> {
-        let client = client(&connection).await.map_err(ClusterError::Credentials)?;
+        let client = client(&connection)
+            .await
+            .map_err(ClusterError::Credentials)?;
         Ok(LiveCluster {
             connection: Arc::new(connection),
             client: Arc::new(RwLock::new(client)),
@@ -145,31 +152,58 @@ impl LiveCluster {
     }
 
     fn current_client(&self) -> Client {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.client
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Answer, String> {
-        let response = self.current_client().send(request).await.map_err(|error| chain(&error))?;
+        let response = self
+            .current_client()
+            .send(request)
+            .await
+            .map_err(|error| chain(&error))?;
         let status = response.status();
         let asked = response.headers().get(header::RETRY_AFTER);
         let retry_after = asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
-        let body = response.into_body().collect().await.map_err(|error| chain(&error))?;
-        Ok(Answer { status, retry_after, body: body.to_bytes().into() })
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| chain(&error))?;
+        Ok(Answer {
+            status,
+            retry_after,
+            body: body.to_bytes().into(),
+        })
     }
 
     async fn get(&self, uri: String) -> Result<Answer, ClusterError> {
-        let request = || Request::get(&uri).header(header::ACCEPT, "application/json").body(Body::empty());
-        self.send_patiently(request).await.map_err(ClusterError::Unreachable)
+        let request = || {
+            Request::get(&uri)
+                .header(header::ACCEPT, "application/json")
+                .body(Body::empty())
+        };
+        self.send_patiently(request)
+            .await
+            .map_err(ClusterError::Unreachable)
     }
 
-    /// Sends a request, and again while the server is busy, fails or does not answer, for as long as there is patience. Every
-    /// write is guarded, so one that went through without an answer is refused the second time, and nothing is done twice.
-    async fn send_patiently(&self, request: impl Fn() -> Result<Request<Body>, http::Error>) -> Result<Answer, String> {
+    /// Sends a request, and again while the server is busy, fails or does not answer, for as long
+    /// as there is patience. Every write is guarded, so one that went through without an answer is
+    /// refused the second time, and nothing is done twice.
+    async fn send_patiently(
+        &self,
+        request: impl Fn() -> Result<Request<Body>, http::Error>,
+    ) -> Result<Answer, String> {
         let began = self.pace.elapsed();
         let mut retry = BACKOFF.retry(self.pace.rng());
         let mut reconnected = false;
         loop {
-            let outcome = self.send(request().map_err(|error| error.to_string())?).await;
+            let outcome = self
+                .send(request().map_err(|error| error.to_string())?)
+                .await;
             let asked = match &outcome {
                 Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !reconnected => {
                     reconnected = true;
@@ -189,7 +223,9 @@ impl LiveCluster {
             };
             let spent = self.pace.elapsed().saturating_sub(began);
             let left = self.connection.patience.saturating_sub(spent);
-            let Some(pause) = retry.pause_within(left, asked) else { return outcome };
+            let Some(pause) = retry.pause_within(left, asked) else {
+                return outcome;
+            };
             self.pace.rest(pause).await;
         }
     }
@@ -202,7 +238,9 @@ impl LiveCluster {
         (parameters, moment): (&str, &str),
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
-        let mut answer = self.get(format!("{path}?limit={PAGE}{parameters}{moment}")).await?;
+        let mut answer = self
+            .get(format!("{path}?limit={PAGE}{parameters}{moment}"))
+            .await?;
         let mut token = String::new();
         loop {
             match answer.status {
@@ -214,18 +252,27 @@ impl LiveCluster {
                     return Err(ClusterError::Expired { resource });
                 }
                 status if !status.is_success() => {
-                    return Err(ClusterError::Refused { resource, message: answer.message() });
+                    return Err(ClusterError::Refused {
+                        resource,
+                        message: answer.message(),
+                    });
                 }
                 _ => {}
             }
             let malformed = |message: String| ClusterError::Malformed { resource, message };
-            let page: Page<'_> = serde_json::from_slice(&answer.body).map_err(|error| malformed(error.to_string()))?;
+            let page: Page<'_> = serde_json::from_slice(&answer.body)
+                .map_err(|error| malformed(error.to_string()))?;
             let expected = format!("{kind}List");
             let Some(items) = page.items.filter(|_| page.kind == expected) else {
-                return Err(malformed(format!("it is a `{}`, not a `{expected}`", page.kind.escape_debug())));
+                return Err(malformed(format!(
+                    "it is a `{}`, not a `{expected}`",
+                    page.kind.escape_debug()
+                )));
             };
             if !page.metadata.next.is_empty() && page.metadata.next == token {
-                return Err(malformed("it continues with the page that it just sent".to_owned()));
+                return Err(malformed(
+                    "it continues with the page that it just sent".to_owned(),
+                ));
             }
             if token.is_empty() {
                 listener.begun(&page.metadata.resource_version)?;
@@ -235,13 +282,22 @@ impl LiveCluster {
             let next = (!page.metadata.next.is_empty()).then(|| {
                 let (cluster, uri) = (
                     self.clone(),
-                    format!("{path}?limit={PAGE}&continue={}{parameters}", escaped(&page.metadata.next)),
+                    format!(
+                        "{path}?limit={PAGE}&continue={}{parameters}",
+                        escaped(&page.metadata.next)
+                    ),
                 );
                 tokio::spawn(async move { cluster.get(uri).await })
             });
             // Decoding must not keep the next page from coming in.
-            tokio::task::block_in_place(|| items.iter().try_for_each(|object| listener.object(object.get())))?;
-            let Some(next) = next else { return Ok(Seen::All) };
+            tokio::task::block_in_place(|| {
+                items
+                    .iter()
+                    .try_for_each(|object| listener.object(object.get()))
+            })?;
+            let Some(next) = next else {
+                return Ok(Seen::All);
+            };
             answer = next.await.map_err(|error| malformed(error.to_string()))??;
         }
     }
@@ -260,11 +316,17 @@ impl Cluster for LiveCluster {
         // Only of the first page: a continued list keeps its moment by itself.
         let moment = match moment {
             Moment::Latest => String::new(),
-            Moment::Of(version) => format!("&resourceVersion={}&resourceVersionMatch=Exact", escaped(version)),
+            Moment::Of(version) => format!(
+                "&resourceVersion={}&resourceVersionMatch=Exact",
+                escaped(version)
+            ),
         };
         let names = (kind.resource(), kind.api_version_and_kind().1);
         for path in &query.paths {
-            match self.pages(names, path, (&parameters, &moment), listener).await? {
+            match self
+                .pages(names, path, (&parameters, &moment), listener)
+                .await?
+            {
                 Seen::NotServed => {}
                 seen => return Ok(seen),
             }
@@ -274,56 +336,102 @@ impl Cluster for LiveCluster {
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         if let Target::Port(_) = write.target {
-            return Err(WriteError::Refused("ports are not the API server's".to_owned()));
+            return Err(WriteError::Refused(
+                "ports are not the API server's".to_owned(),
+            ));
         }
         let collection = collection(&write.target);
         let (method, path, kind, body) = match &write.operation {
             Operation::Patch(patch) => {
                 let name = object_name(&write.target);
-                (Method::PATCH, format!("{collection}/{name}"), "application/merge-patch+json", Cow::Borrowed(patch))
+                (
+                    Method::PATCH,
+                    format!("{collection}/{name}"),
+                    "application/merge-patch+json",
+                    Cow::Borrowed(patch),
+                )
             }
             Operation::Apply(object) => {
                 let name = object_name(&write.target);
                 let path = format!("{collection}/{name}?force=true");
-                (Method::PATCH, path, "application/apply-patch+yaml", Cow::Borrowed(object))
+                (
+                    Method::PATCH,
+                    path,
+                    "application/apply-patch+yaml",
+                    Cow::Borrowed(object),
+                )
             }
-            Operation::Create(object) => {
-                (Method::POST, collection.into_owned(), "application/json", Cow::Borrowed(object))
-            }
+            Operation::Create(object) => (
+                Method::POST,
+                collection.into_owned(),
+                "application/json",
+                Cow::Borrowed(object),
+            ),
             Operation::Delete(version) => {
-                let ObjectVersion { uid, resource_version } = version;
+                let ObjectVersion {
+                    uid,
+                    resource_version,
+                } = version;
                 let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
                 let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
                 let name = object_name(&write.target);
-                (Method::DELETE, format!("{collection}/{name}"), "application/json", Cow::Owned(options))
+                (
+                    Method::DELETE,
+                    format!("{collection}/{name}"),
+                    "application/json",
+                    Cow::Owned(options),
+                )
             }
         };
         // Only the metadata comes back: a Node is large and nothing else of it is looked at.
         let request = || {
             Request::builder()
                 .method(method.clone())
-                .uri(format!("{path}{}fieldManager={FIELD_MANAGER}", if path.contains('?') { '&' } else { '?' }))
+                .uri(format!(
+                    "{path}{}fieldManager={FIELD_MANAGER}",
+                    if path.contains('?') { '&' } else { '?' }
+                ))
                 .header(header::CONTENT_TYPE, kind)
-                .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+                .header(
+                    header::ACCEPT,
+                    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                )
                 .body(Body::from(body.to_string().into_bytes()))
         };
-        let answer = self.send_patiently(request).await.map_err(WriteError::Unknown)?;
+        let answer = self
+            .send_patiently(request)
+            .await
+            .map_err(WriteError::Unknown)?;
         match answer.status {
             // What comes back is the object as it was, or a Status.
-            status if status.is_success() && method == Method::DELETE => {
-                Ok(Written { version: ObjectVersion::default() })
-            }
+            status if status.is_success() && method == Method::DELETE => Ok(Written {
+                version: ObjectVersion::default(),
+            }),
             status if status.is_success() => {
-                let object: PatchedObject =
-                    serde_json::from_slice(&answer.body).map_err(|error| WriteError::Unknown(error.to_string()))?;
-                let PatchedMetadata { uid, resource_version } = object.metadata;
-                Ok(Written { version: ObjectVersion { uid, resource_version } })
+                let object: PatchedObject = serde_json::from_slice(&answer.body)
+                    .map_err(|error| WriteError::Unknown(error.to_string()))?;
+                let PatchedMetadata {
+                    uid,
+                    resource_version,
+                } = object.metadata;
+                Ok(Written {
+                    version: ObjectVersion {
+                        uid,
+                        resource_version,
+                    },
+                })
             }
             // Of an object that is created, what is not found is its namespace or its kind.
-            StatusCode::NOT_FOUND if method == Method::POST => Err(WriteError::Refused(answer.message())),
-            StatusCode::CONFLICT | StatusCode::NOT_FOUND => Err(WriteError::Superseded(answer.message())),
+            StatusCode::NOT_FOUND if method == Method::POST => {
+                Err(WriteError::Refused(answer.message()))
+            }
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
+                Err(WriteError::Superseded(answer.message()))
+            }
             StatusCode::TOO_MANY_REQUESTS => Err(WriteError::Busy(answer.message())),
-            StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Err(WriteError::Forbidden(answer.message())),
+            StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
+                Err(WriteError::Forbidden(answer.message()))
+            }
             status if status.is_server_error() => Err(WriteError::Unknown(answer.message())),
             _ => Err(WriteError::Refused(answer.message())),
         }
@@ -331,15 +439,28 @@ impl Cluster for LiveCluster {
 
     async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
         let resource = "leases.coordination.k8s.io";
-        let answer = self.get(format!("{}/{}", collection(&Target::Lease(name)), name.as_str())).await?;
+        let answer = self
+            .get(format!(
+                "{}/{}",
+                collection(&Target::Lease(name)),
+                name.as_str()
+            ))
+            .await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(LockSeen::Absent),
             StatusCode::FORBIDDEN => Ok(LockSeen::Hidden(answer.message())),
-            status if !status.is_success() => Err(ClusterError::Refused { resource, message: answer.message() }),
+            status if !status.is_success() => Err(ClusterError::Refused {
+                resource,
+                message: answer.message(),
+            }),
             _ => {
-                let malformed =
-                    |error: serde_json::Error| ClusterError::Malformed { resource, message: error.to_string() };
-                Ok(LockSeen::Record(Box::new(LockRecord::read(&answer.body).map_err(malformed)?)))
+                let malformed = |error: serde_json::Error| ClusterError::Malformed {
+                    resource,
+                    message: error.to_string(),
+                };
+                Ok(LockSeen::Record(Box::new(
+                    LockRecord::read(&answer.body).map_err(malformed)?,
+                )))
             }
         }
     }
@@ -375,11 +496,24 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// What a kind is selected by, to be put behind another parameter.
 fn parameters(query: &Query) -> String {
-    query.parameters.iter().map(|(key, value)| format!("&{key}={}", escaped(value))).collect()
+    query
+        .parameters
+        .iter()
+        .map(|(key, value)| format!("&{key}={}", escaped(value)))
+        .collect()
 }
 
 /// Percent-encodes a query value.
 fn escaped(value: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    value.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    value
+        .bytes()
+        .map(|byte| {
+            if keep(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }

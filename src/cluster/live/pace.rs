@@ -1,4 +1,5 @@
-//! Time and randomness, as the retries of a live cluster get them. Must never know what they are for.
+//! Time and randomness, as the retries of a live cluster get them. Must never know what they are
+//! for.
 
 use std::fmt;
 use std::future::Future;

@@ -10,19 +10,27 @@ use crate::observed::{CLAIMS_NAME, OWN_NAMESPACE};
 pub(super) fn collection(target: &Target) -> Cow<'static, str> {
     match target {
         Target::Node(_) => "/api/v1/nodes".into(),
-        Target::NodeConfig(api, namespace, _) => {
-            format!("/apis/{}/namespaces/{namespace}/ciliumnodeconfigs", api.as_str()).into()
-        }
+        Target::NodeConfig(api, namespace, _) => format!(
+            "/apis/{}/namespaces/{namespace}/ciliumnodeconfigs",
+            api.as_str()
+        )
+        .into(),
         Target::PodPool(_) => "/apis/cilium.io/v2alpha1/ciliumpodippools".into(),
         Target::CiliumNode(_) => "/apis/cilium.io/v2/ciliumnodes".into(),
-        Target::AddressPool(api, _) => format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into(),
-        Target::Service(service) => format!("/api/v1/namespaces/{}/services", service.namespace()).into(),
+        Target::AddressPool(api, _) => {
+            format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into()
+        }
+        Target::Service(service) => {
+            format!("/api/v1/namespaces/{}/services", service.namespace()).into()
+        }
         Target::Claims => format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into(),
         Target::Custom(kind, _) | Target::Status(kind, _) => kind.path().into(),
         // Of ports there is none, and none is written here.
         Target::Port(_) => "".into(),
         Target::Event => format!("/api/v1/namespaces/{EVENT_NAMESPACE}/events").into(),
-        Target::Lease(_) => format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into(),
+        Target::Lease(_) => {
+            format!("/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases").into()
+        }
     }
 }
 

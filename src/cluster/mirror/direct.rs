@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::Mirror;
 use super::kept::version;
 use crate::cluster::{
-    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError,
+    Written,
 };
 use crate::observed::{ObservedKind, ReadError};
 
@@ -31,7 +32,8 @@ impl Listener for Dated<'_> {
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let claims = serde_json::from_str(json).map_err(|error| ReadError::new(ObservedKind::Claims, json, &error))?;
+        let claims = serde_json::from_str(json)
+            .map_err(|error| ReadError::new(ObservedKind::Claims, json, &error))?;
         self.version = version(&claims);
         self.listener.object(json)
     }
@@ -50,11 +52,21 @@ impl<C: Follow> Cluster for Direct<'_, C> {
         }
         // Who plans from a fresh look must not take for free what the cluster forgot a moment ago.
         let from = self.0.lock().claims_known();
-        let mut dated = Dated { listener, version: 0 };
-        let seen = self.0.cluster.list(kind, namespace, moment, &mut dated).await?;
+        let mut dated = Dated {
+            listener,
+            version: 0,
+        };
+        let seen = self
+            .0
+            .cluster
+            .list(kind, namespace, moment, &mut dated)
+            .await?;
         if seen == Seen::All && dated.version < from {
             self.0.read_anew();
-            return Err(ClusterError::WentBack { from, to: dated.version });
+            return Err(ClusterError::WentBack {
+                from,
+                to: dated.version,
+            });
         }
         Ok(seen)
     }

@@ -1,4 +1,5 @@
-//! Objects as a mirror keeps them: what is read of each, and what was understood of it, so that nothing is read twice.
+//! Objects as a mirror keeps them: what is read of each, and what was understood of it, so that
+//! nothing is read twice.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,12 +10,16 @@ use serde_json::Value;
 use crate::cluster::{Listener, Seen, Target};
 use crate::net::Block;
 use crate::observed::{
-    CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, ReadError, Understood, blocks_shown, slim,
+    CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, ReadError, Understood, blocks_shown,
+    slim,
 };
 
 /// Kinds that tell who has a block.
-pub(super) const WITH_BLOCKS: [ObservedKind; 3] =
-    [ObservedKind::Node, ObservedKind::CiliumNode, ObservedKind::CiliumNodeConfig];
+pub(super) const WITH_BLOCKS: [ObservedKind; 3] = [
+    ObservedKind::Node,
+    ObservedKind::CiliumNode,
+    ObservedKind::CiliumNodeConfig,
+];
 
 /// What must show before a write of ours counts as heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,16 +57,28 @@ pub(super) struct Object {
 }
 
 pub(super) fn version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0)
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
 }
 
 pub(super) fn key(object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     full_name(&text("namespace"), &text("name"))
 }
 
 pub(super) fn full_name(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
 }
 
 pub(super) fn number(version: &ObjectVersion) -> u64 {
@@ -73,12 +90,21 @@ pub(super) fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
     Some(match target {
         Target::Node(name) => (ObservedKind::Node, name.to_string()),
         Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
-        Target::NodeConfig(_, namespace, name) => (ObservedKind::CiliumNodeConfig, full_name(namespace, name)),
+        Target::NodeConfig(_, namespace, name) => {
+            (ObservedKind::CiliumNodeConfig, full_name(namespace, name))
+        }
         Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
         Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
-        Target::Service(service) => (ObservedKind::Service, full_name(service.namespace(), service.name())),
+        Target::Service(service) => (
+            ObservedKind::Service,
+            full_name(service.namespace(), service.name()),
+        ),
         Target::Claims => (ObservedKind::Claims, claims_key()),
-        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event | Target::Port(_) => return None,
+        Target::Lease(_)
+        | Target::Custom(..)
+        | Target::Status(..)
+        | Target::Event
+        | Target::Port(_) => return None,
     })
 }
 
@@ -89,7 +115,9 @@ pub(super) fn claims_key() -> String {
 
 /// The resourceVersion of the claims; 0 where there are none.
 pub(super) fn claims_version(kinds: &BTreeMap<ObservedKind, Kept>) -> u64 {
-    let claims = kinds.get(&ObservedKind::Claims).and_then(|kept| kept.objects.get(&claims_key()));
+    let claims = kinds
+        .get(&ObservedKind::Claims)
+        .and_then(|kept| kept.objects.get(&claims_key()));
     claims.map_or(0, |claims| claims.version)
 }
 
@@ -102,7 +130,11 @@ impl Object {
         slimmed.to_string().hash(&mut meaning);
         let understood = Understood::of(kind, &json);
         let shown = || blocks_shown(kind, &json, understood.as_ref());
-        let blocks = if WITH_BLOCKS.contains(&kind) { shown() } else { Vec::new() };
+        let blocks = if WITH_BLOCKS.contains(&kind) {
+            shown()
+        } else {
+            Vec::new()
+        };
         let metadata = &object["metadata"];
         Object {
             version: version(object),
@@ -144,7 +176,14 @@ impl Kept {
     /// Nothing yet.
     pub(super) fn of(namespace: &str) -> Kept {
         let namespace = namespace.to_owned();
-        Kept { seen: Seen::All, namespace, served: None, listed_at: 0, reached: 0, objects: Arc::default() }
+        Kept {
+            seen: Seen::All,
+            namespace,
+            served: None,
+            listed_at: 0,
+            reached: 0,
+            objects: Arc::default(),
+        }
     }
 
     pub(super) fn begin(&mut self, version: &str) {
@@ -157,11 +196,18 @@ impl Kept {
     }
 
     pub(super) fn give_to(&self, listener: &mut dyn Listener) -> Result<(), ReadError> {
-        self.objects.values().try_for_each(|object| object.give_to(listener))
+        self.objects
+            .values()
+            .try_for_each(|object| object.give_to(listener))
     }
 
-    /// The moment that a list of it shows. Of the claims it is that of their last change by somebody else: what we changed since is known.
+    /// The moment that a list of it shows. Of the claims it is that of their last change by
+    /// somebody else: what we changed since is known.
     pub(super) fn shown_version(&self, kind: ObservedKind) -> u64 {
-        if kind == ObservedKind::Claims { self.listed_at } else { self.reached }
+        if kind == ObservedKind::Claims {
+            self.listed_at
+        } else {
+            self.reached
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! A cluster kept in memory, in step with the one that it mirrors: read once, then followed.
 //!
-//! It keeps what the claims ask of a list. Kinds that tell who has a block are followed from one moment on, each at its own pace; so a
-//! block that vanishes from one of them lingers, as nobody's, until all of them have reached that moment: by then it is known whether
-//! another object shows it. What we write ourselves must show before anything is read again. When somebody else changes the claims, all
-//! is read anew.
+//! It keeps what the claims ask of a list. Kinds that tell who has a block are followed from one
+//! moment on, each at its own pace; so a block that vanishes from one of them lingers, as nobody's,
+//! until all of them have reached that moment: by then it is known whether another object shows it.
+//! What we write ourselves must show before anything is read again. When somebody else changes the
+//! claims, all is read anew.
 
 mod direct;
 mod kept;
@@ -25,7 +26,10 @@ use tokio::time::Instant;
 use self::kept::{claims_key, claims_version};
 use self::record::Recorder;
 use self::state::{Heard, State};
-use super::{ClusterError, Extent, Follow, Following, Notice, Seen, Stored, Write, WriteError, Written, observe};
+use super::{
+    ClusterError, Extent, Follow, Following, Notice, Seen, Stored, Write, WriteError, Written,
+    observe,
+};
 use crate::net::Block;
 use crate::observed::ObservedKind;
 use crate::retry::Backoff;
@@ -46,8 +50,8 @@ const BACKOFF: Backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
 /// Pauses before everything is read because somebody else changed the claims.
 const BETWEEN_READINGS: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs(1));
 
-/// How often the server's newest resourceVersion is compared with what was reached. A server that went back in time tells nothing to
-/// those who follow it.
+/// How often the server's newest resourceVersion is compared with what was reached. A server that
+/// went back in time tells nothing to those who follow it.
 const COMPARE: Duration = Duration::from_secs(10);
 
 /// How often a kind that is not served or hidden is asked for again.
@@ -58,7 +62,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 pub struct Touched {
     /// Their names.
     pub names: BTreeSet<String>,
-    /// Nodes and CiliumNodes of these names, as far as they are there, and the claims; nothing else has changed.
+    /// Nodes and CiliumNodes of these names, as far as they are there, and the claims; nothing else
+    /// has changed.
     pub objects: Vec<(ObservedKind, Arc<str>)>,
     /// Blocks that vanished, and of which it is not known yet whether another object shows them.
     pub lingering: BTreeSet<Block>,
@@ -89,7 +94,14 @@ impl<C: Follow> Mirror<C> {
     /// An empty one.
     pub fn new(cluster: C) -> Mirror<C> {
         let [moved, lost, went_back] = [(); 3].map(|()| Notify::new());
-        Mirror { cluster, state: Mutex::default(), moved, heard: Mutex::default(), lost, went_back }
+        Mirror {
+            cluster,
+            state: Mutex::default(),
+            moved,
+            heard: Mutex::default(),
+            lost,
+            went_back,
+        }
     }
 
     /// Keeps it in step, for as long as it is polled.
@@ -111,7 +123,8 @@ impl<C: Follow> Mirror<C> {
                     self.tell(kind, why);
                     retry.pause()
                 }
-                // Reading everything is dear, so others who write all the time do not make us do it all the time.
+                // Reading everything is dear, so others who write all the time do not make us do it
+                // all the time.
                 End::Demanded => between.pause(),
             };
             tokio::time::sleep(pause).await;
@@ -123,14 +136,15 @@ impl<C: Follow> Mirror<C> {
         self.moved.notify_one();
     }
 
-    /// From now on plans are made from it: all is read, and read anew whenever something demands it.
+    /// From now on plans are made from it: all is read, and read anew whenever something demands
+    /// it.
     pub fn begin_term(&self) {
         self.lock().begin_term();
         self.lost.notify_one();
     }
 
-    /// From now on it is only followed, so that it is known what a cluster that goes back in time forgets. What demands that all is read
-    /// anew waits for the next term.
+    /// From now on it is only followed, so that it is known what a cluster that goes back in time
+    /// forgets. What demands that all is read anew waits for the next term.
     pub fn end_term(&self) {
         self.lock().end_term();
     }
@@ -147,7 +161,10 @@ impl<C: Follow> Mirror<C> {
 
     /// When the first change was heard of since this was asked last.
     pub fn heard(&self) -> Option<Instant> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Why it cannot be kept in step at the moment.
@@ -155,7 +172,8 @@ impl<C: Follow> Mirror<C> {
         self.lock().trouble()
     }
 
-    /// Everything as it is now; `None` while it was not read yet, or does not show yet what we wrote.
+    /// Everything as it is now; `None` while it was not read yet, or does not show yet what we
+    /// wrote.
     pub fn snapshot(&self) -> Option<Snapshot<'_, C>> {
         let mut state = self.lock();
         if !state.is_complete() {
@@ -165,7 +183,8 @@ impl<C: Follow> Mirror<C> {
         Some(Snapshot::new(self, &state))
     }
 
-    /// The nodes that changed since this or a snapshot was asked for last; `None` where more has changed, or where there is no snapshot.
+    /// The nodes that changed since this or a snapshot was asked for last; `None` where more has
+    /// changed, or where there is no snapshot.
     pub fn touched(&self) -> Option<Touched> {
         let mut state = self.lock();
         if !state.is_complete() {
@@ -173,13 +192,20 @@ impl<C: Follow> Mirror<C> {
         }
         let names = state.take_touched()?;
         let json = |kind: ObservedKind, name: &str| Some((kind, state.json(kind, name)?));
-        let of_node = |name: &String| [ObservedKind::Node, ObservedKind::CiliumNode].map(|kind| json(kind, name));
+        let of_node = |name: &String| {
+            [ObservedKind::Node, ObservedKind::CiliumNode].map(|kind| json(kind, name))
+        };
         let objects = names.iter().flat_map(of_node).flatten();
         let claims = json(ObservedKind::Claims, &claims_key());
-        Some(Touched { objects: objects.chain(claims).collect(), names, lingering: state.lingering() })
+        Some(Touched {
+            objects: objects.chain(claims).collect(),
+            names,
+            lingering: state.lingering(),
+        })
     }
 
-    /// The cluster itself: what is read from it is not what the mirror shows, what is written to it the mirror must show.
+    /// The cluster itself: what is read from it is not what the mirror shows, what is written to it
+    /// the mirror must show.
     pub fn direct(&self) -> Direct<'_, C> {
         Direct::new(self)
     }
@@ -221,7 +247,9 @@ impl<C: Follow> Mirror<C> {
         observe(&recorder, Extent::Plan).await?;
         let kinds = recorder.kinds();
         let listed = claims_version(&kinds);
-        let moment = kinds.get(&ObservedKind::Claims).map_or(0, |claims| claims.listed_at);
+        let moment = kinds
+            .get(&ObservedKind::Claims)
+            .map_or(0, |claims| claims.listed_at);
         if self.store_has_others(listed, moment).await? {
             return Err(ClusterError::Outdated { listed });
         }
@@ -240,8 +268,10 @@ impl<C: Follow> Mirror<C> {
 
     /// Until something demands that all is read anew.
     async fn follow_all(&self) -> End {
-        let mut followers: FuturesUnordered<_> =
-            ObservedKind::OF_PLANS.into_iter().map(|kind| self.follow_kind(kind)).collect();
+        let mut followers: FuturesUnordered<_> = ObservedKind::OF_PLANS
+            .into_iter()
+            .map(|kind| self.follow_kind(kind))
+            .collect();
         tokio::select! {
             biased;
             end = followers.next() => end.unwrap_or(End::Demanded),
@@ -265,11 +295,15 @@ impl<C: Follow> Mirror<C> {
             tokio::time::sleep(COMPARE).await;
             let (reached, claims, moment) = {
                 let state = self.lock();
-                let moment = state.position(ObservedKind::Claims).map_or(0, |(.., reached)| reached);
+                let moment = state
+                    .position(ObservedKind::Claims)
+                    .map_or(0, |(.., reached)| reached);
                 (state.newest(), state.claims_known(), moment)
             };
             // A server that does not answer is noticed by those who follow it.
-            let Ok(Some(newest)) = record::newest_version(&self.cluster).await else { continue };
+            let Ok(Some(newest)) = record::newest_version(&self.cluster).await else {
+                continue;
+            };
             if newest < reached {
                 let why = format!(
                     "the API server went back from resourceVersion {reached} to {newest}: was a backup restored?"
@@ -282,8 +316,8 @@ impl<C: Follow> Mirror<C> {
         }
     }
 
-    /// Whether the server's store has other claims than it had at this moment, of which these versions were heard: a list that is as new as
-    /// those in the store shows them.
+    /// Whether the server's store has other claims than it had at this moment, of which these
+    /// versions were heard: a list that is as new as those in the store shows them.
     async fn store_has_others(&self, known: u64, moment: u64) -> Result<bool, ClusterError> {
         Ok(match self.cluster.stored_claims().await? {
             Stored::At(stored) => stored < known || (known < stored && stored <= moment),
@@ -295,10 +329,13 @@ impl<C: Follow> Mirror<C> {
     async fn follow_kind(&self, kind: ObservedKind) -> End {
         let mut retry = BACKOFF.retry(fastrand::Rng::new());
         loop {
-            let Some((seen, namespace, from)) = self.lock().position(kind) else { return End::Demanded };
+            let Some((seen, namespace, from)) = self.lock().position(kind) else {
+                return End::Demanded;
+            };
             if seen != Seen::All {
                 tokio::time::sleep(ASK_AGAIN).await;
-                if matches!(record::look(&self.cluster, kind, &namespace).await, Ok(now) if now != seen) {
+                if matches!(record::look(&self.cluster, kind, &namespace).await, Ok(now) if now != seen)
+                {
                     return End::Demanded;
                 }
                 continue;
@@ -313,9 +350,13 @@ impl<C: Follow> Mirror<C> {
                 Ok(Following::Closed) if began.elapsed() >= LONGEST_PAUSE => {}
                 Ok(Following::Closed) => tokio::time::sleep(retry.pause()).await,
                 Ok(Following::Lost(why)) => {
-                    return End::Trouble(Some(kind), format!("{} cannot be watched: {why}", kind.resource()));
+                    return End::Trouble(
+                        Some(kind),
+                        format!("{} cannot be watched: {why}", kind.resource()),
+                    );
                 }
-                // A server that was away may have come back as it was before: what was heard of it counts no more.
+                // A server that was away may have come back as it was before: what was heard of it
+                // counts no more.
                 Err(error) => return End::Trouble(Some(kind), error.to_string()),
             }
         }
@@ -326,7 +367,10 @@ impl<C: Follow> Mirror<C> {
         match heard {
             Heard::Nothing => {}
             Heard::Change => {
-                self.heard.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+                self.heard
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert_with(Instant::now);
                 self.moved.notify_one();
             }
             Heard::ReadAnew => self.lost.notify_one(),

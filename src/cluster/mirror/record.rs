@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::kept::Kept;
-use crate::cluster::{Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written};
+use crate::cluster::{
+    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
+};
 use crate::net::Block;
 use crate::observed::{OWN_NAMESPACE, ObservedKind, ReadError};
 
@@ -39,7 +41,8 @@ impl Listener for Tee<'_> {
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object = serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
+        let object =
+            serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
         self.kept.put(self.kind, &object);
         self.listener.object(json)
     }
@@ -47,11 +50,16 @@ impl Listener for Tee<'_> {
 
 impl<'r, C> Recorder<'r, C> {
     pub(super) fn new(cluster: &'r C) -> Recorder<'r, C> {
-        Recorder { cluster, kinds: Mutex::default() }
+        Recorder {
+            cluster,
+            kinds: Mutex::default(),
+        }
     }
 
     pub(super) fn kinds(self) -> BTreeMap<ObservedKind, Kept> {
-        self.kinds.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.kinds
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,10 +71,17 @@ impl<C: Cluster> Cluster for Recorder<'_, C> {
         moment: &Moment,
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
-        let mut tee = Tee { kind, kept: Kept::of(namespace), listener };
+        let mut tee = Tee {
+            kind,
+            kept: Kept::of(namespace),
+            listener,
+        };
         let seen = self.cluster.list(kind, namespace, moment, &mut tee).await?;
         tee.kept.seen = seen.clone();
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(kind, tee.kept);
+        self.kinds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(kind, tee.kept);
         Ok(seen)
     }
 
@@ -114,11 +129,24 @@ impl Listener for Dated {
 /// The newest resourceVersion of the cluster: that of a list of one small object.
 pub(super) async fn newest_version<C: Cluster>(cluster: &C) -> Result<Option<u64>, ClusterError> {
     let mut dated = Dated::default();
-    cluster.list(ObservedKind::Claims, OWN_NAMESPACE, &Moment::Latest, &mut dated).await?;
+    cluster
+        .list(
+            ObservedKind::Claims,
+            OWN_NAMESPACE,
+            &Moment::Latest,
+            &mut dated,
+        )
+        .await?;
     Ok(dated.0)
 }
 
 /// How far a kind can be read now.
-pub(super) async fn look<C: Cluster>(cluster: &C, kind: ObservedKind, namespace: &str) -> Result<Seen, ClusterError> {
-    cluster.list(kind, namespace, &Moment::Latest, &mut Deaf).await
+pub(super) async fn look<C: Cluster>(
+    cluster: &C,
+    kind: ObservedKind,
+    namespace: &str,
+) -> Result<Seen, ClusterError> {
+    cluster
+        .list(kind, namespace, &Moment::Latest, &mut Deaf)
+        .await
 }

@@ -9,7 +9,8 @@ use super::Mirror;
 use super::kept::Kept;
 use super::state::State;
 use crate::cluster::{
-    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError,
+    Written,
 };
 use crate::net::Block;
 use crate::observed::ObservedKind;
@@ -24,7 +25,11 @@ pub struct Snapshot<'m, C> {
 
 impl<'m, C: Follow> Snapshot<'m, C> {
     pub(super) fn new(mirror: &'m Mirror<C>, state: &State) -> Snapshot<'m, C> {
-        Snapshot { mirror, kinds: state.kinds.clone(), lingering: state.lingering() }
+        Snapshot {
+            mirror,
+            kinds: state.kinds.clone(),
+            lingering: state.lingering(),
+        }
     }
 }
 
@@ -38,7 +43,10 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
         listener: &mut dyn Listener,
     ) -> Result<Seen, ClusterError> {
         let Some(kept) = self.kinds.get(&kind) else {
-            return Err(ClusterError::Refused { resource: kind.resource(), message: "it is not followed".to_owned() });
+            return Err(ClusterError::Refused {
+                resource: kind.resource(),
+                message: "it is not followed".to_owned(),
+            });
         };
         if kept.seen == Seen::All {
             listener.begun(&kept.shown_version(kind).to_string())?;
@@ -46,7 +54,9 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
                 listener.served(api_version);
             }
             if kind == ObservedKind::Node {
-                self.lingering.iter().for_each(|block| listener.lingering(*block));
+                self.lingering
+                    .iter()
+                    .for_each(|block| listener.lingering(*block));
             }
             in_place(|| kept.give_to(listener))?;
         }
@@ -70,7 +80,8 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
     }
 }
 
-/// Does what takes long with many objects. Where another thread can poll everything else meanwhile, it does.
+/// Does what takes long with many objects. Where another thread can poll everything else meanwhile,
+/// it does.
 fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),

@@ -1,11 +1,14 @@
-//! What a mirror knows, and what each notice does to it. Pure, so that every order of notices can be tried.
+//! What a mirror knows, and what each notice does to it. Pure, so that every order of notices can
+//! be tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::kept::{Kept, Object, Owed, WITH_BLOCKS, claims_version, key, number, object_of, version};
+use super::kept::{
+    Kept, Object, Owed, WITH_BLOCKS, claims_version, key, number, object_of, version,
+};
 use super::rollback::{self, Rollback, Writes};
 use crate::cluster::{Notice, Operation, Seen, Target, Write, WriteError, Written};
 use crate::model::NodeName;
@@ -46,7 +49,8 @@ pub(super) struct State {
     rollback: Option<Rollback>,
     /// Writes that were answered so far.
     answers: u64,
-    /// How often something demanded that all is read anew. Until that has been done there is nothing to be planned from.
+    /// How often something demanded that all is read anew. Until that has been done there is
+    /// nothing to be planned from.
     demands: u64,
     /// Demands that are met.
     met: u64,
@@ -86,10 +90,14 @@ impl State {
 
     /// Everything is about to be read.
     pub(super) fn begin(&self) -> Beginning {
-        Beginning { answers: self.answers, demands: self.demands }
+        Beginning {
+            answers: self.answers,
+            demands: self.demands,
+        }
     }
 
-    /// Begins anew with what was read since then. What was answered meanwhile may be younger than the lists.
+    /// Begins anew with what was read since then. What was answered meanwhile may be younger than
+    /// the lists.
     pub(super) fn replace(&mut self, kinds: BTreeMap<ObservedKind, Kept>, begun: Beginning) {
         self.notice_rollback(&kinds, begun);
         self.kinds = kinds;
@@ -97,14 +105,24 @@ impl State {
         self.touched = None;
         self.trouble.clear();
         self.met = begun.demands;
-        let answered_since = std::mem::take(&mut self.owed).into_iter().filter(|(_, (_, at))| *at > begun.answers);
+        let answered_since = std::mem::take(&mut self.owed)
+            .into_iter()
+            .filter(|(_, (_, at))| *at > begun.answers);
         let owed: Vec<_> = answered_since.collect();
         for ((kind, key), (owed, answer)) in owed {
             self.owe(kind, key, owed, answer);
         }
-        let is_owed = |name: &String| self.owed.keys().any(|(kind, owed)| kind.shows_pod_cidrs() && owed == name);
+        let is_owed = |name: &String| {
+            self.owed
+                .keys()
+                .any(|(kind, owed)| kind.shows_pod_cidrs() && owed == name)
+        };
         self.given.retain(|name, _| is_owed(name));
-        if !self.owed.keys().any(|(kind, _)| *kind == ObservedKind::Claims) {
+        if !self
+            .owed
+            .keys()
+            .any(|(kind, _)| *kind == ObservedKind::Claims)
+        {
             self.claims_written = self.claims_seen();
             self.claims_are_heard_of();
         }
@@ -122,20 +140,30 @@ impl State {
     fn notice_rollback(&mut self, listed: &BTreeMap<ObservedKind, Kept>, begun: Beginning) {
         let written = self.given.iter().flat_map(|(name, blocks)| {
             let name: Option<NodeName> = name.parse().ok();
-            blocks.iter().filter_map(move |block| Some((*block, name.clone()?)))
+            blocks
+                .iter()
+                .filter_map(move |block| Some((*block, name.clone()?)))
         });
         let unseen: Vec<_> = self.spoken_for.iter().cloned().chain(written).collect();
         let answered = self.owed.iter().filter(|(_, (_, at))| *at <= begun.answers);
         let writes = Writes::of(answered.map(|(object, (owed, _))| (object, owed)), listed);
-        let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen, writes) else { return };
+        let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen, writes) else {
+            return;
+        };
         // What was forgotten at an earlier one is not quarantined yet.
-        for (block, node) in self.rollback.take().into_iter().flat_map(|earlier| earlier.forgotten) {
+        for (block, node) in self
+            .rollback
+            .take()
+            .into_iter()
+            .flat_map(|earlier| earlier.forgotten)
+        {
             rollback::note(&mut rollback.forgotten, block, node);
         }
         self.rollback = Some(rollback);
     }
 
-    /// That the cluster went back in time, with the blocks that it forgot and that no object shows by now.
+    /// That the cluster went back in time, with the blocks that it forgot and that no object shows
+    /// by now.
     pub(super) fn rollback(&self) -> Option<Rollback> {
         let mut rollback = self.rollback.clone()?;
         rollback::leave_out_shown(&self.kinds, &mut rollback.forgotten);
@@ -144,13 +172,17 @@ impl State {
 
     /// From where to where it went back, where that is not settled yet.
     pub(super) fn rollback_at(&self) -> Option<(u64, u64)> {
-        self.rollback.as_ref().map(|rollback| (rollback.from, rollback.to))
+        self.rollback
+            .as_ref()
+            .map(|rollback| (rollback.from, rollback.to))
     }
 
     /// A process that stands by need not quarantine what the one that leads has.
     fn leave_rollback_to_another(&mut self) {
         let rollback = self.rollback().filter(|_| self.kept_for == Use::Memory);
-        if rollback.is_some_and(|rollback| rollback::is_quarantined(&self.kinds, &rollback.forgotten)) {
+        if rollback
+            .is_some_and(|rollback| rollback::is_quarantined(&self.kinds, &rollback.forgotten))
+        {
             self.rollback = None;
         }
     }
@@ -164,7 +196,12 @@ impl State {
 
     /// The newest moment of all that was heard of.
     pub(super) fn newest(&self) -> u64 {
-        self.kinds.values().map(|kept| kept.reached).max().unwrap_or_default().max(self.claims_written)
+        self.kinds
+            .values()
+            .map(|kept| kept.reached)
+            .max()
+            .unwrap_or_default()
+            .max(self.claims_written)
     }
 
     /// Whether all was read at least once.
@@ -173,7 +210,10 @@ impl State {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.is_read() && self.owed.is_empty() && self.met == self.demands && self.rollback.is_none()
+        self.is_read()
+            && self.owed.is_empty()
+            && self.met == self.demands
+            && self.rollback.is_none()
     }
 
     fn read_anew(&mut self) -> Heard {
@@ -189,7 +229,8 @@ impl State {
 
     /// Notes that something does not work; `None` is everything.
     pub(super) fn has_trouble(&mut self, kind: Option<ObservedKind>, why: String) {
-        self.trouble.insert(kind.map_or("", ObservedKind::resource), why);
+        self.trouble
+            .insert(kind.map_or("", ObservedKind::resource), why);
     }
 
     /// Where to go on with a kind.
@@ -200,10 +241,13 @@ impl State {
 
     /// Blocks that vanished somewhere, and may have come up elsewhere in what was not heard yet.
     pub(super) fn lingering(&self) -> BTreeSet<Block> {
-        let mut lingering: BTreeSet<Block> = self.vanished.iter().map(|(block, _)| *block).collect();
+        let mut lingering: BTreeSet<Block> =
+            self.vanished.iter().map(|(block, _)| *block).collect();
         if !lingering.is_empty() {
             let kinds = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
-            let shown = kinds.flat_map(|kept| kept.objects.values()).flat_map(|object| &object.blocks);
+            let shown = kinds
+                .flat_map(|kept| kept.objects.values())
+                .flat_map(|object| &object.blocks);
             shown.for_each(|block| {
                 lingering.remove(block);
             });
@@ -213,7 +257,9 @@ impl State {
 
     pub(super) fn hear(&mut self, kind: ObservedKind, notice: Notice<'_>) -> Heard {
         self.trouble.remove(kind.resource());
-        let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        let Some(kept) = self.kinds.get_mut(&kind) else {
+            return Heard::Nothing;
+        };
         let at = match notice {
             Notice::Reached(version) => version.parse().unwrap_or(0),
             Notice::Changed(object) | Notice::Gone(object) => version(object),
@@ -253,7 +299,8 @@ impl State {
         }
     }
 
-    /// Nodes that changed since the last time, by name; `None` is everything, and stays so until all is seen.
+    /// Nodes that changed since the last time, by name; `None` is everything, and stays so until
+    /// all is seen.
     pub(super) fn take_touched(&mut self) -> Option<BTreeSet<String>> {
         self.touched.as_mut().map(std::mem::take)
     }
@@ -270,12 +317,19 @@ impl State {
 
     fn changed(&mut self, kind: ObservedKind, object: &Value) -> Heard {
         let (key, at) = (key(object), version(object));
-        let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        let Some(kept) = self.kinds.get_mut(&kind) else {
+            return Heard::Nothing;
+        };
         kept.reached = kept.reached.max(at);
-        if kept.objects.get(&key).is_some_and(|known| known.version > at) {
+        if kept
+            .objects
+            .get(&key)
+            .is_some_and(|known| known.version > at)
+        {
             return Heard::Nothing;
         }
-        let are_claims_of_another = kind == ObservedKind::Claims && !self.is_writing_claims && at > self.claims_written;
+        let are_claims_of_another =
+            kind == ObservedKind::Claims && !self.is_writing_claims && at > self.claims_written;
         let new = Object::new(kind, object);
         let is_owed = self.owed.get(&(kind, key.clone()));
         let was_paid = is_owed.is_some_and(|(owed, _)| new.pays(owed));
@@ -291,7 +345,11 @@ impl State {
         if kind == ObservedKind::Claims && at >= self.claims_written {
             self.claims_are_heard_of();
         }
-        for block in old.into_iter().flat_map(|old| old.blocks).filter(|block| !new.blocks.contains(block)) {
+        for block in old
+            .into_iter()
+            .flat_map(|old| old.blocks)
+            .filter(|block| !new.blocks.contains(block))
+        {
             self.vanished.push((block, at));
         }
         match kind {
@@ -308,14 +366,20 @@ impl State {
 
     fn gone(&mut self, kind: ObservedKind, object: &Value) -> Heard {
         let (key, at) = (key(object), version(object));
-        let Some(kept) = self.kinds.get_mut(&kind) else { return Heard::Nothing };
+        let Some(kept) = self.kinds.get_mut(&kind) else {
+            return Heard::Nothing;
+        };
         kept.reached = kept.reached.max(at);
         if kind == ObservedKind::Claims {
             // What they kept is compared with the next list.
             return self.read_anew();
         }
         let old = Arc::make_mut(&mut kept.objects).remove(&key);
-        self.vanished.extend(old.into_iter().flat_map(|old| old.blocks).map(|block| (block, at)));
+        self.vanished.extend(
+            old.into_iter()
+                .flat_map(|old| old.blocks)
+                .map(|block| (block, at)),
+        );
         self.touch(kind, &key);
         self.owed.remove(&(kind, key));
         match kind {
@@ -327,7 +391,11 @@ impl State {
     /// Whether something vanished for good: all that could tell where it went has been heard.
     fn forget_vanished(&mut self) -> bool {
         let reached = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
-        let reached = reached.filter(|kept| kept.seen == Seen::All).map(|kept| kept.reached).min().unwrap_or(0);
+        let reached = reached
+            .filter(|kept| kept.seen == Seen::All)
+            .map(|kept| kept.reached)
+            .min()
+            .unwrap_or(0);
         let before = self.vanished.len();
         self.vanished.retain(|(_, at)| *at > reached);
         self.vanished.len() < before
@@ -358,7 +426,9 @@ impl State {
         if let (Ok(Written { version }), Some((kind, key))) = (answer, object_of(&write.target)) {
             let owed = match &write.operation {
                 Operation::Delete(deleted) => Owed::End(deleted.uid.clone()),
-                Operation::Patch(_) | Operation::Apply(_) | Operation::Create(_) => Owed::Version(number(version)),
+                Operation::Patch(_) | Operation::Apply(_) | Operation::Create(_) => {
+                    Owed::Version(number(version))
+                }
             };
             let given = match &write.operation {
                 Operation::Patch(patch) | Operation::Create(patch) if kind.shows_pod_cidrs() => {
@@ -378,7 +448,11 @@ impl State {
         match answer {
             Ok(Written { version }) => {
                 self.claims_written = self.claims_written.max(number(version));
-                if self.claims_seen() > self.claims_written { self.read_anew() } else { Heard::Nothing }
+                if self.claims_seen() > self.claims_written {
+                    self.read_anew()
+                } else {
+                    Heard::Nothing
+                }
             }
             // Which claims there are now is known only by looking.
             Err(WriteError::Superseded(_) | WriteError::Unknown(_)) => self.read_anew(),
@@ -388,7 +462,9 @@ impl State {
     }
 
     fn owe(&mut self, kind: ObservedKind, key: String, owed: Owed, answer: u64) {
-        let Some(kept) = self.kinds.get(&kind).filter(|kept| kept.seen == Seen::All) else { return };
+        let Some(kept) = self.kinds.get(&kind).filter(|kept| kept.seen == Seen::All) else {
+            return;
+        };
         if !kept.pays(&key, &owed) {
             self.owed.insert((kind, key), (owed, answer));
         }
@@ -404,7 +480,8 @@ mod tests {
 
     fn object(name: &str, at: u64, block: Option<&str>) -> Value {
         let blocks: Vec<&str> = block.into_iter().collect();
-        let metadata = json!({"name": name, "uid": format!("{name}-uid"), "resourceVersion": at.to_string()});
+        let metadata =
+            json!({"name": name, "uid": format!("{name}-uid"), "resourceVersion": at.to_string()});
         json!({"metadata": metadata, "spec": {"podCIDRs": blocks, "ipam": {"podCIDRs": blocks}}})
     }
 
@@ -415,13 +492,21 @@ mod tests {
 
     /// Node `n` with a block, read at 10, and no CiliumNodes.
     fn state() -> State {
-        let kinds = [ObservedKind::Claims, ObservedKind::CiliumNode, ObservedKind::Node];
+        let kinds = [
+            ObservedKind::Claims,
+            ObservedKind::CiliumNode,
+            ObservedKind::Node,
+        ];
         let mut kept: BTreeMap<ObservedKind, Kept> = kinds.map(|kind| (kind, Kept::of(""))).into();
         for one in kept.values_mut() {
             one.begin("10");
         }
-        kept.get_mut(&ObservedKind::Node).unwrap().put(ObservedKind::Node, &object("n", 5, Some("10.0.0.0/24")));
-        kept.get_mut(&ObservedKind::Claims).unwrap().put(ObservedKind::Claims, &claims(9));
+        kept.get_mut(&ObservedKind::Node)
+            .unwrap()
+            .put(ObservedKind::Node, &object("n", 5, Some("10.0.0.0/24")));
+        kept.get_mut(&ObservedKind::Claims)
+            .unwrap()
+            .put(ObservedKind::Claims, &claims(9));
         let mut state = State::default();
         let begun = state.begin();
         state.replace(kept, begun);
@@ -435,15 +520,37 @@ mod tests {
     #[test]
     fn a_block_that_vanishes_lingers_until_it_is_known_where_it_went() {
         let mut state = state();
-        assert_eq!(state.hear(ObservedKind::Node, Notice::Gone(&object("n", 12, Some("10.0.0.0/24")))), Heard::Change);
-        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&object("n", 13, None))), Heard::Change);
+        assert_eq!(
+            state.hear(
+                ObservedKind::Node,
+                Notice::Gone(&object("n", 12, Some("10.0.0.0/24")))
+            ),
+            Heard::Change
+        );
+        assert_eq!(
+            state.hear(ObservedKind::Node, Notice::Changed(&object("n", 13, None))),
+            Heard::Change
+        );
         assert_eq!(lingering(&state), ["10.0.0.0/24"]);
         // The agent had started before the Node was deleted, which is heard of only now.
-        state.hear(ObservedKind::CiliumNode, Notice::Changed(&object("n", 11, Some("10.0.0.0/24"))));
+        state.hear(
+            ObservedKind::CiliumNode,
+            Notice::Changed(&object("n", 11, Some("10.0.0.0/24"))),
+        );
         assert_eq!(lingering(&state), [""; 0], "an object shows it");
-        state.hear(ObservedKind::CiliumNode, Notice::Gone(&object("n", 14, Some("10.0.0.0/24"))));
-        assert_eq!(lingering(&state), ["10.0.0.0/24"], "and then none does, but the Node may");
-        assert_eq!(state.hear(ObservedKind::Node, Notice::Reached("20")), Heard::Change);
+        state.hear(
+            ObservedKind::CiliumNode,
+            Notice::Gone(&object("n", 14, Some("10.0.0.0/24"))),
+        );
+        assert_eq!(
+            lingering(&state),
+            ["10.0.0.0/24"],
+            "and then none does, but the Node may"
+        );
+        assert_eq!(
+            state.hear(ObservedKind::Node, Notice::Reached("20")),
+            Heard::Change
+        );
         assert_eq!(lingering(&state), [""; 0]);
     }
 
@@ -451,10 +558,15 @@ mod tests {
     fn what_says_nothing_new_wakes_nobody() {
         let mut state = state();
         let heartbeat = object("n", 11, Some("10.0.0.0/24"));
-        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&heartbeat)), Heard::Nothing);
+        assert_eq!(
+            state.hear(ObservedKind::Node, Notice::Changed(&heartbeat)),
+            Heard::Nothing
+        );
         let kept = &state.kinds[&ObservedKind::Node];
         assert!(
-            kept.objects.values().any(|object| object.json.contains(r#""resourceVersion":"11""#)),
+            kept.objects
+                .values()
+                .any(|object| object.json.contains(r#""resourceVersion":"11""#)),
             "but its version counts"
         );
         assert_eq!(state.position(ObservedKind::Node).unwrap().2, 11);
@@ -463,11 +575,17 @@ mod tests {
 
     #[test]
     fn a_notice_of_an_earlier_time_demands_that_all_is_read_anew() {
-        for notice in
-            [Notice::Changed(&object("n", 6, None)), Notice::Gone(&object("n", 6, None)), Notice::Reached("9")]
-        {
+        for notice in [
+            Notice::Changed(&object("n", 6, None)),
+            Notice::Gone(&object("n", 6, None)),
+            Notice::Reached("9"),
+        ] {
             let mut state = state();
-            assert_eq!(state.hear(ObservedKind::Node, notice), Heard::ReadAnew, "{notice:?}");
+            assert_eq!(
+                state.hear(ObservedKind::Node, notice),
+                Heard::ReadAnew,
+                "{notice:?}"
+            );
             assert!(!state.is_complete() && lingering(&state).is_empty());
         }
     }
@@ -477,13 +595,21 @@ mod tests {
         let mut state = state();
         state.writing(&write(Target::Claims));
         let lost = Err(WriteError::Superseded("changed".to_owned()));
-        assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew, "nobody was heard of, and still");
+        assert_eq!(
+            state.written(&write(Target::Claims), &lost),
+            Heard::ReadAnew,
+            "nobody was heard of, and still"
+        );
         assert!(!state.is_complete());
     }
 
     fn forgotten(state: &State) -> Vec<String> {
         let rollback = state.rollback().unwrap();
-        rollback.forgotten.iter().map(|(block, node)| format!("{block} {node}")).collect()
+        rollback
+            .forgotten
+            .iter()
+            .map(|(block, node)| format!("{block} {node}"))
+            .collect()
     }
 
     /// All is read as it was at an earlier moment, when there were no nodes.
@@ -492,7 +618,8 @@ mod tests {
         for kept in earlier.values_mut() {
             kept.begin(at);
         }
-        std::sync::Arc::make_mut(&mut earlier.get_mut(&ObservedKind::Node).unwrap().objects).clear();
+        std::sync::Arc::make_mut(&mut earlier.get_mut(&ObservedKind::Node).unwrap().objects)
+            .clear();
         let begun = state.begin();
         state.replace(earlier, begun);
     }
@@ -510,7 +637,11 @@ mod tests {
             state.writing(&claim());
             state.written(&claim(), &answer);
             go_back(&mut state, "7");
-            assert_eq!(forgotten(&state), ["10.0.0.0/24 n", "10.0.2.0/24 p"], "{answer:?}");
+            assert_eq!(
+                forgotten(&state),
+                ["10.0.0.0/24 n", "10.0.2.0/24 p"],
+                "{answer:?}"
+            );
         }
         let mut state = state();
         state.writing(&claim());
@@ -524,7 +655,12 @@ mod tests {
     #[test]
     fn a_write_that_lists_do_not_have_tells_that_the_cluster_went_back() {
         let node = || Target::Node("n".parse().unwrap());
-        for (target, listed) in [(node(), "11"), (Target::Claims, "11"), (node(), "1000"), (Target::Claims, "1000")] {
+        for (target, listed) in [
+            (node(), "11"),
+            (Target::Claims, "11"),
+            (node(), "1000"),
+            (Target::Claims, "1000"),
+        ] {
             let mut state = state();
             state.begin_term();
             let mut lists = self::state().kinds;
@@ -550,7 +686,10 @@ mod tests {
             r#"{"format_version":"1.0","resting":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
         );
         state.hear(ObservedKind::Claims, Notice::Changed(&full));
-        assert_eq!(state.hear(ObservedKind::Claims, Notice::Gone(&claims(12))), Heard::ReadAnew);
+        assert_eq!(
+            state.hear(ObservedKind::Claims, Notice::Gone(&claims(12))),
+            Heard::ReadAnew
+        );
         let mut later = self::state().kinds;
         later.values_mut().for_each(|kept| kept.begin("13"));
         later.get_mut(&ObservedKind::Claims).unwrap().objects = Arc::default();
@@ -565,7 +704,10 @@ mod tests {
         assert!(!state.is_planned_from());
         go_back(&mut state, "7");
         state.begin_term();
-        assert!(state.is_planned_from() && !state.is_complete(), "what was read before may be old");
+        assert!(
+            state.is_planned_from() && !state.is_complete(),
+            "what was read before may be old"
+        );
         assert_eq!(forgotten(&state), ["10.0.0.0/24 n"]);
         let rollback = state.rollback().unwrap();
         state.rollback_is_settled(&rollback);
@@ -586,16 +728,22 @@ mod tests {
             claims["data"][crate::observed::CLAIMS_KEY] = json!(record);
             claims
         };
-        for (block, is_left, planned_from) in
-            [("10.0.0.0/24", true, false), ("10.0.9.0/24", false, false), ("10.0.0.0/24", false, true)]
-        {
+        for (block, is_left, planned_from) in [
+            ("10.0.0.0/24", true, false),
+            ("10.0.9.0/24", false, false),
+            ("10.0.0.0/24", false, true),
+        ] {
             let mut state = state();
             go_back(&mut state, "7");
             if planned_from {
                 state.begin_term();
             }
             state.hear(ObservedKind::Claims, Notice::Changed(&resting(block)));
-            assert_eq!(state.rollback().is_none(), is_left, "{block} {planned_from}");
+            assert_eq!(
+                state.rollback().is_none(),
+                is_left,
+                "{block} {planned_from}"
+            );
         }
     }
 
@@ -604,7 +752,13 @@ mod tests {
         let mut state = state();
         let target = Target::Node("m".parse().unwrap());
         let patch = json!({"spec": {"podCIDRs": ["10.0.1.0/24"]}});
-        state.written(&Write { target, operation: Operation::Patch(patch) }, &answered(12));
+        state.written(
+            &Write {
+                target,
+                operation: Operation::Patch(patch),
+            },
+            &answered(12),
+        );
         go_back(&mut state, "7");
         assert!(!state.is_complete());
         assert_eq!(forgotten(&state), ["10.0.0.0/24 n", "10.0.1.0/24 m"]);
@@ -614,11 +768,19 @@ mod tests {
     }
 
     fn write(target: Target) -> Write {
-        Write { target, operation: Operation::Patch(json!({})) }
+        Write {
+            target,
+            operation: Operation::Patch(json!({})),
+        }
     }
 
     fn answered(at: u64) -> Result<Written, WriteError> {
-        Ok(Written { version: ObjectVersion { uid: "u".to_owned(), resource_version: at.to_string() } })
+        Ok(Written {
+            version: ObjectVersion {
+                uid: "u".to_owned(),
+                resource_version: at.to_string(),
+            },
+        })
     }
 
     #[test]
@@ -629,10 +791,16 @@ mod tests {
         assert!(!state.is_complete());
         state.hear(ObservedKind::Node, Notice::Changed(&object("n", 11, None)));
         assert!(!state.is_complete());
-        assert_eq!(state.hear(ObservedKind::Node, Notice::Changed(&object("n", 12, None))), Heard::Change);
+        assert_eq!(
+            state.hear(ObservedKind::Node, Notice::Changed(&object("n", 12, None))),
+            Heard::Change
+        );
         assert!(state.is_complete());
         state.written(&write(target), &answered(12));
-        assert!(state.is_complete(), "it was heard of before the answer came");
+        assert!(
+            state.is_complete(),
+            "it was heard of before the answer came"
+        );
     }
 
     #[test]
@@ -646,9 +814,15 @@ mod tests {
         assert!(!state.is_complete(), "the list may be older than the write");
         let begun = state.begin();
         let mut later = again;
-        later.get_mut(&ObservedKind::Node).unwrap().put(ObservedKind::Node, &object("n", 12, Some("10.0.0.0/24")));
+        later
+            .get_mut(&ObservedKind::Node)
+            .unwrap()
+            .put(ObservedKind::Node, &object("n", 12, Some("10.0.0.0/24")));
         state.replace(later, begun);
-        assert!(state.is_complete(), "a list that began after the answer has it");
+        assert!(
+            state.is_complete(),
+            "a list that began after the answer has it"
+        );
     }
 
     #[test]
@@ -656,7 +830,10 @@ mod tests {
         let target = Target::Node("n".parse().unwrap());
         let delete = |uid: &str| Write {
             target: target.clone(),
-            operation: Operation::Delete(ObjectVersion { uid: uid.to_owned(), resource_version: "5".to_owned() }),
+            operation: Operation::Delete(ObjectVersion {
+                uid: uid.to_owned(),
+                resource_version: "5".to_owned(),
+            }),
         };
         let mut state = state();
         state.written(&delete("n-uid"), &answered(0));
@@ -672,25 +849,45 @@ mod tests {
     #[test]
     fn claims_of_somebody_else_demand_that_all_is_read_anew() {
         let mut state = state();
-        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::ReadAnew);
+        assert_eq!(
+            state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))),
+            Heard::ReadAnew
+        );
         assert!(!state.is_complete(), "Nodes may be older than these claims");
         let begun = state.begin();
-        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
+        assert_eq!(
+            state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))),
+            Heard::ReadAnew
+        );
         state.replace(self::state().kinds, begun);
         assert!(!state.is_complete(), "it was demanded again meanwhile");
         let mut state = self::state();
         state.writing(&write(Target::Claims));
-        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))), Heard::Nothing, "ours, perhaps");
-        assert_eq!(state.written(&write(Target::Claims), &answered(12)), Heard::Nothing);
-        assert_eq!(state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))), Heard::ReadAnew);
+        assert_eq!(
+            state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))),
+            Heard::Nothing,
+            "ours, perhaps"
+        );
+        assert_eq!(
+            state.written(&write(Target::Claims), &answered(12)),
+            Heard::Nothing
+        );
+        assert_eq!(
+            state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))),
+            Heard::ReadAnew
+        );
         let mut state = self::state();
         state.writing(&write(Target::Claims));
         state.hear(ObservedKind::Claims, Notice::Changed(&claims(12)));
         let lost = Err(WriteError::Superseded("changed".to_owned()));
-        assert_eq!(state.written(&write(Target::Claims), &lost), Heard::ReadAnew);
+        assert_eq!(
+            state.written(&write(Target::Claims), &lost),
+            Heard::ReadAnew
+        );
     }
 
-    /// What happened, in order: the moment, the kind, the object's name, and its block from then on; `None` when it is gone.
+    /// What happened, in order: the moment, the kind, the object's name, and its block from then
+    /// on; `None` when it is gone.
     type Happening = (u64, ObservedKind, usize, Option<u8>);
 
     /// A block is in the world from the moment on at which an object shows it, until none does.
@@ -711,9 +908,17 @@ mod tests {
         for seed in 0..400 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let happenings: Vec<Happening> = (11..31)
-                .map(|at| (at, kinds[rng.usize(..2)], rng.usize(..2), rng.bool().then(|| rng.u8(..2))))
+                .map(|at| {
+                    (
+                        at,
+                        kinds[rng.usize(..2)],
+                        rng.usize(..2),
+                        rng.bool().then(|| rng.u8(..2)),
+                    )
+                })
                 .collect();
-            let mut kept: BTreeMap<ObservedKind, Kept> = kinds.map(|kind| (kind, Kept::of(""))).into();
+            let mut kept: BTreeMap<ObservedKind, Kept> =
+                kinds.map(|kind| (kind, Kept::of(""))).into();
             kept.values_mut().for_each(|kept| kept.begin("10"));
             let mut state = State::default();
             let begun = state.begin();
@@ -722,16 +927,28 @@ mod tests {
             while heard.iter().any(|at| *at < 30) {
                 let index = rng.usize(..2);
                 heard[index] = (heard[index] + 1).min(30);
-                let of_kind = |(at, kind, ..): &&Happening| *at == heard[index] && *kind == kinds[index];
+                let of_kind =
+                    |(at, kind, ..): &&Happening| *at == heard[index] && *kind == kinds[index];
                 if let Some((at, kind, name, shows)) = happenings.iter().find(of_kind) {
                     let block = shows.map(|number| format!("10.0.{number}.0/24"));
                     let object = object(&name.to_string(), *at, block.as_deref());
                     let gone = shows.is_none() && rng.bool();
-                    state.hear(*kind, if gone { Notice::Gone(&object) } else { Notice::Changed(&object) });
+                    state.hear(
+                        *kind,
+                        if gone {
+                            Notice::Gone(&object)
+                        } else {
+                            Notice::Changed(&object)
+                        },
+                    );
                 } else if rng.bool() {
                     state.hear(kinds[index], Notice::Reached(&heard[index].to_string()));
                 }
-                let shown = state.kinds.values().flat_map(|kept| kept.objects.values()).flat_map(|one| &one.blocks);
+                let shown = state
+                    .kinds
+                    .values()
+                    .flat_map(|kept| kept.objects.values())
+                    .flat_map(|one| &one.blocks);
                 let known: BTreeSet<Block> = shown.copied().chain(state.lingering()).collect();
                 for number in 0..2 {
                     let block: Block = format!("10.0.{number}.0/24").parse().unwrap();

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::rules::version_of;
 use super::super::{
-    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice, Seen, Stored, Write,
-    WriteError, Written,
+    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice, Seen,
+    Stored, Write, WriteError, Written,
 };
 use super::server::{Next, Serving, Told};
 use super::world::{Happens, Objects, Sender, SimWorld, World};
@@ -64,8 +64,19 @@ pub struct SimClient {
 }
 
 impl SimClient {
-    pub(super) fn new(name: u32, world: SimWorld, pins: Arc<BTreeMap<NodeName, Vec<Block>>>, pace: Pace) -> SimClient {
-        SimClient { name, pace, world, pins, listed_at: AtomicU64::new(0) }
+    pub(super) fn new(
+        name: u32,
+        world: SimWorld,
+        pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
+        pace: Pace,
+    ) -> SimClient {
+        SimClient {
+            name,
+            pace,
+            world,
+            pins,
+            listed_at: AtomicU64::new(0),
+        }
     }
 
     /// At least once, so that a crash can come before and after every request.
@@ -93,7 +104,11 @@ impl SimClient {
 
     /// Whether an answer of this run still arrives.
     fn arrives(&self, run: u64) -> Result<(), ClusterError> {
-        if self.reached()? == run { Ok(()) } else { Err(reset()) }
+        if self.reached()? == run {
+            Ok(())
+        } else {
+            Err(reset())
+        }
     }
 }
 
@@ -118,7 +133,14 @@ impl Cluster for SimClient {
                 return Err(reset());
             }
             let listed = list(&mut world, kind, moment)?;
-            world.note(|| format!("client {} lists {} as of {}", self.name, kind.resource(), listed.0));
+            world.note(|| {
+                format!(
+                    "client {} lists {} as of {}",
+                    self.name,
+                    kind.resource(),
+                    listed.0
+                )
+            });
             listed
         };
         listener.begun(&version.to_string())?;
@@ -135,7 +157,10 @@ impl Cluster for SimClient {
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        let sender = Sender { listed_at: self.listed_at.load(Ordering::Relaxed), pins: self.pins.clone() };
+        let sender = Sender {
+            listed_at: self.listed_at.load(Ordering::Relaxed),
+            pins: self.pins.clone(),
+        };
         self.others().await;
         let unknown = |error: ClusterError| WriteError::Unknown(error.to_string());
         let run = self.reached().map_err(unknown)?;
@@ -170,9 +195,16 @@ impl Follow for SimClient {
         self.reached()?;
         let stored = {
             let world = self.world.lock();
-            let claims = world.objects.get(&(ObservedKind::Claims, CLAIMS_NAME.to_owned()));
+            let claims = world
+                .objects
+                .get(&(ObservedKind::Claims, CLAIMS_NAME.to_owned()));
             claims.map_or(Stored::Absent, |claims| {
-                Stored::At(version_of(claims).resource_version.parse().unwrap_or_default())
+                Stored::At(
+                    version_of(claims)
+                        .resource_version
+                        .parse()
+                        .unwrap_or_default(),
+                )
             })
         };
         self.others().await;
@@ -190,7 +222,11 @@ impl Follow for SimClient {
         self.reached()?;
         let (opened, happened, open) = {
             let mut world = self.world.lock();
-            (world.open(kind, from), world.happened(), Duration::from_secs(world.rng.u64(10..56)))
+            (
+                world.open(kind, from),
+                world.happened(),
+                Duration::from_secs(world.rng.u64(10..56)),
+            )
         };
         let mut stream = match opened {
             Ok(stream) => stream,
@@ -222,28 +258,43 @@ impl World {
     /// Each kind has a stream of its own, and none knows how late another is.
     fn way_of_notice(&mut self) -> Duration {
         let per_mille = self.faults.late_notice;
-        let most = if self.happens(per_mille) == Happens::Now { LATEST_NOTICE } else { 30 };
+        let most = if self.happens(per_mille) == Happens::Now {
+            LATEST_NOTICE
+        } else {
+            30
+        };
         Duration::from_millis(self.rng.u64(1..most))
     }
 }
 
-fn list(world: &mut World, kind: ObservedKind, moment: &Moment) -> Result<(u64, Vec<Value>), ClusterError> {
+fn list(
+    world: &mut World,
+    kind: ObservedKind,
+    moment: &Moment,
+) -> Result<(u64, Vec<Value>), ClusterError> {
     if let Some((at, objects)) = &world.server.memory {
         return match moment {
-            Moment::Of(version) if *version != at.to_string() => {
-                Err(ClusterError::Expired { resource: kind.resource() })
-            }
+            Moment::Of(version) if *version != at.to_string() => Err(ClusterError::Expired {
+                resource: kind.resource(),
+            }),
             Moment::Of(_) | Moment::Latest => Ok((*at, of_kind(objects, kind))),
         };
     }
     let (per_mille, earlier) = (world.faults.stale_list, world.history.len());
     let seen = match moment {
         Moment::Of(version) if *version != world.version.to_string() => {
-            let there = world.history.iter().position(|(at, _)| at.to_string() == *version);
-            Some(there.ok_or(ClusterError::Expired { resource: kind.resource() })?)
+            let there = world
+                .history
+                .iter()
+                .position(|(at, _)| at.to_string() == *version);
+            Some(there.ok_or(ClusterError::Expired {
+                resource: kind.resource(),
+            })?)
         }
         Moment::Of(_) => None,
-        Moment::Latest if earlier > 0 && world.happens(per_mille) == Happens::Now => Some(world.rng.usize(..earlier)),
+        Moment::Latest if earlier > 0 && world.happens(per_mille) == Happens::Now => {
+            Some(world.rng.usize(..earlier))
+        }
         Moment::Latest => None,
     };
     let (version, objects) = match seen {
@@ -256,7 +307,11 @@ fn list(world: &mut World, kind: ObservedKind, moment: &Moment) -> Result<(u64, 
 }
 
 fn of_kind(objects: &Objects, kind: ObservedKind) -> Vec<Value> {
-    objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, object)| object.clone()).collect()
+    objects
+        .iter()
+        .filter(|((of, _), _)| *of == kind)
+        .map(|(_, object)| object.clone())
+        .collect()
 }
 
 fn answer(world: &mut World, sender: &Sender, write: &Write) -> Result<Written, WriteError> {
@@ -266,12 +321,18 @@ fn answer(world: &mut World, sender: &Sender, write: &Write) -> Result<Written, 
         return lost("the request was lost");
     }
     if world.happens(faults.conflict) == Happens::Now {
-        return Err(WriteError::Superseded("a conflict for no reason".to_owned()));
+        return Err(WriteError::Superseded(
+            "a conflict for no reason".to_owned(),
+        ));
     }
     if world.happens(faults.late_landing) == Happens::Now {
         world.late.push((sender.clone(), write.clone()));
         return lost("no answer in time");
     }
     let answer = world.write(sender, write);
-    if world.happens(faults.lost_answer) == Happens::Now { lost("the answer was lost") } else { answer }
+    if world.happens(faults.lost_answer) == Happens::Now {
+        lost("the answer was lost")
+    } else {
+        answer
+    }
 }

@@ -53,8 +53,12 @@ impl SimWorld {
             }
             return;
         }
-        let names: Vec<(ObservedKind, String)> =
-            world.objects.keys().filter(|(kind, _)| *kind == ObservedKind::Node).cloned().collect();
+        let names: Vec<(ObservedKind, String)> = world
+            .objects
+            .keys()
+            .filter(|(kind, _)| *kind == ObservedKind::Node)
+            .cloned()
+            .collect();
         if names.is_empty() {
             return;
         }
@@ -80,8 +84,9 @@ impl SimWorld {
     /// Every kubelet reports once, as all do every few minutes, and every agent.
     pub fn all_report(&self) {
         let mut world = self.lock();
-        let of_nodes =
-            |(kind, _): &&(ObservedKind, String)| matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode);
+        let of_nodes = |(kind, _): &&(ObservedKind, String)| {
+            matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode)
+        };
         let nodes: Vec<_> = world.objects.keys().filter(of_nodes).cloned().collect();
         for key in nodes {
             let node = world.objects[&key].clone();
@@ -91,7 +96,11 @@ impl SimWorld {
 
     /// How many nodes there are.
     pub fn nodes(&self) -> usize {
-        self.lock().objects.keys().filter(|(kind, _)| *kind == ObservedKind::Node).count()
+        self.lock()
+            .objects
+            .keys()
+            .filter(|(kind, _)| *kind == ObservedKind::Node)
+            .count()
     }
 }
 
@@ -126,7 +135,12 @@ impl World {
         let is_orphan = |(key, object): &(&(ObservedKind, String), &Value)| {
             key.0 == ObservedKind::CiliumNode && !self.is_owned(object)
         };
-        if let Some(orphan) = self.objects.iter().find(is_orphan).map(|(key, _)| key.clone()) {
+        if let Some(orphan) = self
+            .objects
+            .iter()
+            .find(is_orphan)
+            .map(|(key, _)| key.clone())
+        {
             self.machine_lets_go(&orphan.1);
             self.remove(&orphan);
         }
@@ -135,7 +149,8 @@ impl World {
     /// Only where no agent has started with it: elsewhere it puts back what it has.
     fn delete_cilium_node(&mut self, name: String) {
         let key = (ObservedKind::CiliumNode, name);
-        if self.is_cluster_pool() && self.objects.contains_key(&key) && self.machine_lets_go(&key.1) {
+        if self.is_cluster_pool() && self.objects.contains_key(&key) && self.machine_lets_go(&key.1)
+        {
             self.remove(&key);
         }
     }

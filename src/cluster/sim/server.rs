@@ -1,4 +1,5 @@
-//! The API server in front of the store: what it tells those who follow, and what becomes of it when the store goes back in time.
+//! The API server in front of the store: what it tells those who follow, and what becomes of it
+//! when the store goes back in time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ pub(super) struct Server {
     forgotten: u64,
     /// Streams of an earlier run end.
     pub(super) run: u64,
-    /// What it lists from memory, where the store went back in time under it: the moment and the objects.
+    /// What it lists from memory, where the store went back in time under it: the moment and the
+    /// objects.
     pub(super) memory: Option<(u64, Objects)>,
     /// The newest version that ever was.
     newest: u64,
@@ -94,14 +96,21 @@ impl SimWorld {
     /// Saves the store.
     pub fn save(&self) -> Saved {
         let world = self.lock();
-        Saved { version: world.version, objects: world.objects.clone(), writers: world.writers.clone() }
+        Saved {
+            version: world.version,
+            objects: world.objects.clone(),
+            writers: world.writers.clone(),
+        }
     }
 
     /// Puts the store back, under a server that goes on running or is down.
     pub fn restore(&self, saved: &Saved, revision: Revision) {
         let mut world = self.lock();
         world.note(|| format!("the store goes back to {}: {revision:?}", saved.version));
-        let before = (world.version, std::mem::replace(&mut world.objects, saved.objects.clone()));
+        let before = (
+            world.version,
+            std::mem::replace(&mut world.objects, saved.objects.clone()),
+        );
         world.writers = saved.writers.clone();
         world.server.newest = world.server.newest.max(world.version);
         world.version = match revision {
@@ -110,10 +119,12 @@ impl SimWorld {
         };
         world.history.clear();
         match (revision, world.server.serving) {
-            // Its own stream of the store goes on from a moment that is yet to come, so it hears of nothing.
+            // Its own stream of the store goes on from a moment that is yet to come, so it hears of
+            // nothing.
             (Revision::AsSaved, Serving::Up) => {
                 let memory = world.server.memory.take();
-                world.server.memory = Some(memory.filter(|(at, _)| *at > before.0).unwrap_or(before));
+                world.server.memory =
+                    Some(memory.filter(|(at, _)| *at > before.0).unwrap_or(before));
             }
             // Its stream is refused, because that moment is compacted: it reads all anew.
             (Revision::Bumped, _) | (_, Serving::Down) => world.begin_run(),
@@ -152,7 +163,10 @@ impl World {
 
     /// The moment that the server shows.
     fn shown(&self) -> u64 {
-        self.server.memory.as_ref().map_or(self.version, |(at, _)| *at)
+        self.server
+            .memory
+            .as_ref()
+            .map_or(self.version, |(at, _)| *at)
     }
 
     /// Something happened in the store.
@@ -168,7 +182,12 @@ impl World {
                 Told::Gone => objects.remove(key),
             };
         }
-        self.server.events.push_back(Event { version, kind: key.0, object: Arc::new(object), told });
+        self.server.events.push_back(Event {
+            version,
+            kind: key.0,
+            object: Arc::new(object),
+            told,
+        });
         if self.server.events.len() > REMEMBERED
             && let Some(oldest) = self.server.events.pop_front()
         {
@@ -186,14 +205,26 @@ impl World {
         if from < self.server.forgotten || self.happens(per_mille) == Happens::Now {
             return Err(Following::Lost("too old resource version".to_owned()));
         }
-        Ok(Stream { kind, at: from, run: self.server.run })
+        Ok(Stream {
+            kind,
+            at: from,
+            run: self.server.run,
+        })
     }
 
     pub(super) fn next(&mut self, stream: &mut Stream) -> Next {
         if stream.run != self.server.run {
             let is_polite = self.rng.bool();
-            let reset = || Err(ClusterError::Unreachable("the connection was reset".to_owned()));
-            return Next::End(if is_polite { Ok(Following::Closed) } else { reset() });
+            let reset = || {
+                Err(ClusterError::Unreachable(
+                    "the connection was reset".to_owned(),
+                ))
+            };
+            return Next::End(if is_polite {
+                Ok(Following::Closed)
+            } else {
+                reset()
+            });
         }
         if stream.at < self.server.forgotten {
             return Next::End(Ok(Following::Lost("too old resource version".to_owned())));
@@ -202,8 +233,16 @@ impl World {
         if stream.at < self.shown() && self.happens(faults.early_bookmark) == Happens::Now {
             return Next::Bookmark(self.shown());
         }
-        let later = self.server.events.iter().filter(|event| event.kind == stream.kind);
-        if let Some(event) = later.clone().find(|event| event.version > stream.at).cloned() {
+        let later = self
+            .server
+            .events
+            .iter()
+            .filter(|event| event.kind == stream.kind);
+        if let Some(event) = later
+            .clone()
+            .find(|event| event.version > stream.at)
+            .cloned()
+        {
             stream.at = event.version;
             self.server.told += 1;
             if self.happens(faults.lost_notice) == Happens::Now {

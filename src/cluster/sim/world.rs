@@ -71,7 +71,8 @@ pub(super) struct World {
     pub(super) machines: BTreeMap<String, Machine>,
     pub(super) server: Server,
     pub(super) violations: Vec<String>,
-    /// Objects that were made so far. No two have the same UID, even where the store went back in time in between.
+    /// Objects that were made so far. No two have the same UID, even where the store went back in
+    /// time in between.
     made: u64,
     clients: u32,
     log: Option<Vec<String>>,
@@ -93,7 +94,8 @@ pub(super) enum Writer {
 }
 
 impl SimWorld {
-    /// A world with these objects, given as an API server would list them, UIDs and resourceVersions aside.
+    /// A world with these objects, given as an API server would list them, UIDs and
+    /// resourceVersions aside.
     pub fn new(seed: u64, faults: Faults, objects: Vec<Value>) -> SimWorld {
         let mut world = World {
             rng: Rng::with_seed(seed),
@@ -117,7 +119,8 @@ impl SimWorld {
         SimWorld(Arc::new(Mutex::new(world)))
     }
 
-    /// Somebody who works with it. `pins` are those of their files: a write that breaks one is a violation.
+    /// Somebody who works with it. `pins` are those of their files: a write that breaks one is a
+    /// violation.
     pub fn client(&self, pins: Arc<BTreeMap<NodeName, Vec<Block>>>, pace: Pace) -> SimClient {
         let name = {
             let mut world = self.lock();
@@ -170,7 +173,11 @@ impl SimWorld {
 impl World {
     /// Whether something that happens so often happens now.
     pub(super) fn happens(&mut self, per_mille: u32) -> Happens {
-        if per_mille > 0 && self.rng.u32(..1_000) < per_mille { Happens::Now } else { Happens::Not }
+        if per_mille > 0 && self.rng.u32(..1_000) < per_mille {
+            Happens::Now
+        } else {
+            Happens::Not
+        }
     }
 
     pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
@@ -197,12 +204,23 @@ impl World {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if shows_blocks(key.0) {
             let before: Vec<Block> = self.objects.get(&key).map(blocks).unwrap_or_default();
-            for block in blocks(&object).into_iter().filter(|block| !before.contains(block)) {
-                self.writers.insert((key.1.clone(), block), (writer, self.version));
+            for block in blocks(&object)
+                .into_iter()
+                .filter(|block| !before.contains(block))
+            {
+                self.writers
+                    .insert((key.1.clone(), block), (writer, self.version));
                 self.machine_reads(&key.1, block);
             }
         }
-        self.note(|| format!("{} {} written by {writer:?}, shows {:?}", key.0.resource(), key.1, texts(&object)));
+        self.note(|| {
+            format!(
+                "{} {} written by {writer:?}, shows {:?}",
+                key.0.resource(),
+                key.1,
+                texts(&object)
+            )
+        });
         self.tell(&key, object.clone(), Told::There);
         self.objects.insert(key, object);
     }
@@ -215,7 +233,8 @@ impl World {
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
             self.tell(key, object, Told::Gone);
         }
-        self.writers.retain(|(name, _), _| !shows_blocks(key.0) || *name != key.1);
+        self.writers
+            .retain(|(name, _), _| !shows_blocks(key.0) || *name != key.1);
     }
 
     fn remember(&mut self) {
@@ -240,21 +259,38 @@ impl World {
             | Target::NodeConfig(..)
             | Target::Port(_)
             | Target::PodPool(_) => {
-                return Err(WriteError::Forbidden("there is none of these here".to_owned()));
+                return Err(WriteError::Forbidden(
+                    "there is none of these here".to_owned(),
+                ));
             }
         };
         let key = (kind, name);
-        self.note(|| format!("{} {} reaches the server: {:?}", key.0.resource(), key.1, write.operation));
+        self.note(|| {
+            format!(
+                "{} {} reaches the server: {:?}",
+                key.0.resource(),
+                key.1,
+                write.operation
+            )
+        });
         match (&write.operation, self.objects.get(&key).cloned()) {
-            (Operation::Create(_), Some(_)) => Err(WriteError::Superseded("already exists".to_owned())),
-            (Operation::Create(object), None) if kind == ObservedKind::CiliumNode && !self.is_owned(object) => {
+            (Operation::Create(_), Some(_)) => {
+                Err(WriteError::Superseded("already exists".to_owned()))
+            }
+            (Operation::Create(object), None)
+                if kind == ObservedKind::CiliumNode && !self.is_owned(object) =>
+            {
                 // Whose owner is gone is collected.
                 self.note(|| format!("{} {} is collected at once", key.0.resource(), key.1));
-                Ok(Written { version: version_of(object) })
+                Ok(Written {
+                    version: version_of(object),
+                })
             }
             (Operation::Create(object), None) => {
                 if kind == ObservedKind::CiliumNode {
-                    blocks(object).into_iter().for_each(|block| self.judge_block(sender, &key.1, block));
+                    blocks(object)
+                        .into_iter()
+                        .for_each(|block| self.judge_block(sender, &key.1, block));
                 }
                 self.create_by(object.clone(), Writer::Ours);
                 let created = self.objects.get(&key).map(version_of);
@@ -263,9 +299,9 @@ impl World {
                     |version| Ok(Written { version }),
                 )
             }
-            (Operation::Apply(_) | Operation::Delete(_), _) => {
-                Err(WriteError::Refused("neither is done to nodes or claims".to_owned()))
-            }
+            (Operation::Apply(_) | Operation::Delete(_), _) => Err(WriteError::Refused(
+                "neither is done to nodes or claims".to_owned(),
+            )),
             (Operation::Patch(_), None) => Err(WriteError::Superseded("not found".to_owned())),
             (Operation::Patch(patch), Some(before)) => {
                 let after = patched(&before, patch)?;
@@ -276,14 +312,19 @@ impl World {
                 if after != before {
                     self.put(key.clone(), after, Writer::Ours);
                 }
-                Ok(Written { version: version_of(&self.objects[&key]) })
+                Ok(Written {
+                    version: version_of(&self.objects[&key]),
+                })
             }
         }
     }
 
     /// Whether the owner of a CiliumNode is there.
     pub(super) fn is_owned(&self, object: &Value) -> bool {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let owner = &object["metadata"]["ownerReferences"][0]["uid"];
         let node = self.objects.get(&(ObservedKind::Node, name));
         node.is_some_and(|node| node["metadata"]["uid"] == *owner)
@@ -291,7 +332,9 @@ impl World {
 
     /// Whether agents read their CiliumNode, and nobody but us gives them blocks.
     pub(super) fn is_cluster_pool(&self) -> bool {
-        let config = self.objects.get(&(ObservedKind::CiliumConfig, "cilium-config".to_owned()));
+        let config = self
+            .objects
+            .get(&(ObservedKind::CiliumConfig, "cilium-config".to_owned()));
         config.is_some_and(|config| config["data"]["ipam"] == "cluster-pool")
     }
 }
@@ -304,8 +347,17 @@ pub(super) enum Happens {
 }
 
 fn key_of(object: &Value) -> Option<(ObservedKind, String)> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let label = |name: &str| object.pointer("/metadata/labels").and_then(|labels| labels.get(name)?.as_str());
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let label = |name: &str| {
+        object
+            .pointer("/metadata/labels")
+            .and_then(|labels| labels.get(name)?.as_str())
+    };
     let kind = ObservedKind::of(&Head {
         api_version: text("/apiVersion"),
         kind: text("/kind"),
@@ -321,11 +373,22 @@ fn key_of(object: &Value) -> Option<(ObservedKind, String)> {
 
 /// Every block that an object shows.
 pub(super) fn blocks(object: &Value) -> Vec<Block> {
-    let annotations = ANNOTATION_KEYS.iter().filter_map(|key| object["metadata"]["annotations"].get(key));
-    let lists = [object.pointer("/spec/podCIDRs"), object.pointer("/spec/ipam/podCIDRs")];
-    let listed = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
-    let mut blocks: Vec<Block> =
-        annotations.chain(listed).filter_map(|text| Block::lenient(text.as_str()?).ok()).collect();
+    let annotations = ANNOTATION_KEYS
+        .iter()
+        .filter_map(|key| object["metadata"]["annotations"].get(key));
+    let lists = [
+        object.pointer("/spec/podCIDRs"),
+        object.pointer("/spec/ipam/podCIDRs"),
+    ];
+    let listed = lists
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_array)
+        .flatten();
+    let mut blocks: Vec<Block> = annotations
+        .chain(listed)
+        .filter_map(|text| Block::lenient(text.as_str()?).ok())
+        .collect();
     blocks.sort();
     blocks.dedup();
     blocks

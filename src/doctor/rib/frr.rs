@@ -6,16 +6,37 @@ use super::{Path, Route, Usage};
 
 /// The routes; `None` where the JSON is of something else.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
-    ["vrfId", "routerId", "localAS"].iter().find_map(|key| json.get(key))?;
+    ["vrfId", "routerId", "localAS"]
+        .iter()
+        .find_map(|key| json.get(key))?;
     super::routes_of(json.get("routes")?.as_object()?, |paths| {
-        Some(paths.as_array()?.iter().filter(|path| path["valid"] == true).map(path).collect())
+        Some(
+            paths
+                .as_array()?
+                .iter()
+                .filter(|path| path["valid"] == true)
+                .map(path)
+                .collect(),
+        )
     })
 }
 
 fn path(path: &Value) -> Path {
     // Of a single prefix, `bestpath` is an object.
-    let flags = [&path["bestpath"], &path["multipath"], &path["bestpath"]["overall"]];
-    let usage = if flags.iter().any(|flag| **flag == true) { Usage::Used } else { Usage::Spare };
-    let next = path["nexthops"].as_array().into_iter().flatten().map(|hop| &hop["ip"]);
+    let flags = [
+        &path["bestpath"],
+        &path["multipath"],
+        &path["bestpath"]["overall"],
+    ];
+    let usage = if flags.iter().any(|flag| **flag == true) {
+        Usage::Used
+    } else {
+        Usage::Spare
+    };
+    let next = path["nexthops"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|hop| &hop["ip"]);
     super::path_by(next.chain([&path["peerId"]]), usage)
 }

@@ -1,4 +1,5 @@
-//! `gobgp global rib --json` of GoBGP (`cmd/gobgp/global.go` @ 3): an object of prefixes, each with its paths.
+//! `gobgp global rib --json` of GoBGP (`cmd/gobgp/global.go` @ 3): an object of prefixes, each with
+//! its paths.
 
 use serde_json::Value;
 
@@ -9,15 +10,35 @@ const NEXT_HOPS: [u64; 2] = [3, 14];
 
 /// The routes; `None` where the JSON is of something else, or empty, which says nothing.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
-    super::routes_of(json.as_object().filter(|routes| !routes.is_empty())?, |paths| {
-        paths.as_array().filter(|paths| !paths.is_empty())?.iter().map(path).collect()
-    })
+    super::routes_of(
+        json.as_object().filter(|routes| !routes.is_empty())?,
+        |paths| {
+            paths
+                .as_array()
+                .filter(|paths| !paths.is_empty())?
+                .iter()
+                .map(path)
+                .collect()
+        },
+    )
 }
 
 fn path(path: &Value) -> Option<Path> {
     path.get("nlri")?;
-    let carries = |attribute: &&Value| attribute["type"].as_u64().is_some_and(|kind| NEXT_HOPS.contains(&kind));
-    let next = path["attrs"].as_array()?.iter().filter(carries).map(|attribute| &attribute["nexthop"]);
-    let usage = if path["best"] == true { Usage::Used } else { Usage::Spare };
+    let carries = |attribute: &&Value| {
+        attribute["type"]
+            .as_u64()
+            .is_some_and(|kind| NEXT_HOPS.contains(&kind))
+    };
+    let next = path["attrs"]
+        .as_array()?
+        .iter()
+        .filter(carries)
+        .map(|attribute| &attribute["nexthop"]);
+    let usage = if path["best"] == true {
+        Usage::Used
+    } else {
+        Usage::Spare
+    };
     Some(super::path_by(next.chain([&path["neighbor-ip"]]), usage))
 }

@@ -17,7 +17,8 @@ pub(super) use audit::audit;
 /// A path to a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path {
-    /// Where packets are sent, and from whom the path was learned: a node's address, unless a router stands between.
+    /// Where packets are sent, and from whom the path was learned: a node's address, unless a
+    /// router stands between.
     pub hops: Vec<IpAddr>,
     /// Whether packets go this way now.
     pub usage: Usage,
@@ -74,16 +75,25 @@ impl Rib {
     /// # Errors
     /// Text of another product, or with routes that make no sense.
     pub fn parse(source: &str, text: &str) -> Result<Rib, RibError> {
-        let json: Value = serde_json::from_str(text)
-            .map_err(|error| RibError::NotJson { source_name: source.to_owned(), message: error.to_string() })?;
+        let json: Value = serde_json::from_str(text).map_err(|error| RibError::NotJson {
+            source_name: source.to_owned(),
+            message: error.to_string(),
+        })?;
         let routes = frr::routes(&json).or_else(|| gobgp::routes(&json));
         let routes = routes.ok_or_else(|| RibError::Unknown(source.to_owned()))?;
-        Ok(Rib { source: source.to_owned(), routes })
+        Ok(Rib {
+            source: source.to_owned(),
+            routes,
+        })
     }
 }
 
-/// The routes of an object of prefixes, without the default route; `None` where one of them cannot be read.
-fn routes_of(prefixes: &Map<String, Value>, paths: fn(&Value) -> Option<Vec<Path>>) -> Option<Vec<Route>> {
+/// The routes of an object of prefixes, without the default route; `None` where one of them cannot
+/// be read.
+fn routes_of(
+    prefixes: &Map<String, Value>,
+    paths: fn(&Value) -> Option<Vec<Path>>,
+) -> Option<Vec<Route>> {
     let route = |(text, json): (&String, &Value)| {
         let paths = paths(json)?;
         let prefix = prefix(text)?;
@@ -96,12 +106,18 @@ fn routes_of(prefixes: &Map<String, Value>, paths: fn(&Value) -> Option<Vec<Path
 /// A path by way of these addresses, each named once; what is no address is left out.
 fn path_by<'v>(hops: impl Iterator<Item = &'v Value>, usage: Usage) -> Path {
     let mut distinct = Vec::new();
-    for hop in hops.filter_map(|text| text.as_str()?.parse::<Address>().ok()).map(IpAddr::from) {
+    for hop in hops
+        .filter_map(|text| text.as_str()?.parse::<Address>().ok())
+        .map(IpAddr::from)
+    {
         if !distinct.contains(&hop) {
             distinct.push(hop);
         }
     }
-    Path { hops: distinct, usage }
+    Path {
+        hops: distinct,
+        usage,
+    }
 }
 
 /// A prefix; `Some(None)` for the default route, and `None` for what is no prefix.
@@ -128,30 +144,63 @@ mod tests {
 
     fn told(text: &str) -> Vec<String> {
         let route = |route: &Route| {
-            let paths: Vec<String> =
-                route.paths.iter().map(|path| format!("{:?} {:?}", path.usage, path.hops)).collect();
+            let paths: Vec<String> = route
+                .paths
+                .iter()
+                .map(|path| format!("{:?} {:?}", path.usage, path.hops))
+                .collect();
             format!("{}: {}", route.prefix, paths.join("; "))
         };
-        Rib::parse("file", text).unwrap().routes.iter().map(route).collect()
+        Rib::parse("file", text)
+            .unwrap()
+            .routes
+            .iter()
+            .map(route)
+            .collect()
     }
 
     #[test]
     fn both_products() {
         assert_eq!(
             told(FRR),
-            ["10.20.1.0/24: Used [192.0.2.1]", "10.20.2.0/24: Used [192.0.2.2, 192.0.2.9]; Spare [192.0.2.3]"]
+            [
+                "10.20.1.0/24: Used [192.0.2.1]",
+                "10.20.2.0/24: Used [192.0.2.2, 192.0.2.9]; Spare [192.0.2.3]"
+            ]
         );
-        assert_eq!(told(GOBGP), ["10.20.1.0/24: Used [192.0.2.1, 192.0.2.8]", "fd00:20::/64: Spare [2001:db8::1]"]);
+        assert_eq!(
+            told(GOBGP),
+            [
+                "10.20.1.0/24: Used [192.0.2.1, 192.0.2.8]",
+                "fd00:20::/64: Spare [2001:db8::1]"
+            ]
+        );
     }
 
     #[test]
     fn other_products_and_nonsense() {
-        for text in
-            ["[]", "{}", "7", r#"{"10.0.0.0/8": {"via": "eth0"}}"#, r#"{"routes": 3}"#, r#"{"routes": {"x": []}}"#]
-        {
-            assert!(matches!(Rib::parse("file", text), Err(RibError::Unknown(_))), "{text}");
+        for text in [
+            "[]",
+            "{}",
+            "7",
+            r#"{"10.0.0.0/8": {"via": "eth0"}}"#,
+            r#"{"routes": 3}"#,
+            r#"{"routes": {"x": []}}"#,
+        ] {
+            assert!(
+                matches!(Rib::parse("file", text), Err(RibError::Unknown(_))),
+                "{text}"
+            );
         }
-        assert!(matches!(Rib::parse("file", "BGP table version is 3"), Err(RibError::NotJson { .. })));
-        assert_eq!(Rib::parse("file", r#"{"vrfId": 0, "routes": {}}"#).unwrap().routes, []);
+        assert!(matches!(
+            Rib::parse("file", "BGP table version is 3"),
+            Err(RibError::NotJson { .. })
+        ));
+        assert_eq!(
+            Rib::parse("file", r#"{"vrfId": 0, "routes": {}}"#)
+                .unwrap()
+                .routes,
+            []
+        );
     }
 }

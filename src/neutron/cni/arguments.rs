@@ -32,7 +32,8 @@ pub enum ArgumentFault {
 }
 
 impl Arguments {
-    /// Reads it. Keys that are not known are a fault unless `IgnoreUnknown` is set (`pkg/types/args.go` of containernetworking/cni @ 1.3.0).
+    /// Reads it. Keys that are not known are a fault unless `IgnoreUnknown` is set
+    /// (`pkg/types/args.go` of containernetworking/cni @ 1.3.0).
     ///
     /// # Errors
     /// Text that is something else.
@@ -40,19 +41,33 @@ impl Arguments {
         if text.len() > LONGEST {
             return Err(ArgumentFault::Length);
         }
-        let pairs = text.split(';').map(str::trim).filter(|pair| !pair.is_empty());
-        let pairs: Vec<(&str, &str)> =
-            pairs.map(|pair| pair.split_once('=').ok_or(ArgumentFault::Pair)).collect::<Result<_, _>>()?;
-        let value = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let ignores_unknown =
-            value("IgnoreUnknown").is_some_and(|value| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"));
+        let pairs = text
+            .split(';')
+            .map(str::trim)
+            .filter(|pair| !pair.is_empty());
+        let pairs: Vec<(&str, &str)> = pairs
+            .map(|pair| pair.split_once('=').ok_or(ArgumentFault::Pair))
+            .collect::<Result<_, _>>()?;
+        let value = |name: &str| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
+        let ignores_unknown = value("IgnoreUnknown")
+            .is_some_and(|value| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"));
         let mut arguments = Arguments::default();
         for (key, value) in &pairs {
             match *key {
                 // The plugin of 2020 documents it in small letters.
                 "IP" | "ip" => {
-                    for text in value.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-                        let address = address_of(text).ok_or_else(|| ArgumentFault::Address(shortened(text)))?;
+                    for text in value
+                        .split(',')
+                        .map(str::trim)
+                        .filter(|text| !text.is_empty())
+                    {
+                        let address = address_of(text)
+                            .ok_or_else(|| ArgumentFault::Address(shortened(text)))?;
                         arguments.addresses.push(address);
                     }
                 }
@@ -85,20 +100,37 @@ mod tests {
 
     #[test]
     fn what_containerd_says_is_read() {
-        let text =
-            "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=e2;K8S_POD_UID=u";
+        let text = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=e2;K8S_POD_UID=u";
         let arguments = Arguments::read(text).unwrap();
         assert_eq!(arguments, Arguments::default());
         let arguments = Arguments::read("IP=::ffff:10.0.0.7/120, fd00::7;").unwrap();
-        assert_eq!(arguments.addresses, ["10.0.0.7".parse::<IpAddr>().unwrap(), "fd00::7".parse().unwrap()]);
+        assert_eq!(
+            arguments.addresses,
+            [
+                "10.0.0.7".parse::<IpAddr>().unwrap(),
+                "fd00::7".parse().unwrap()
+            ]
+        );
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         assert_eq!(Arguments::read("IP"), Err(ArgumentFault::Pair));
-        assert_eq!(Arguments::read("IP=10.0.0.300"), Err(ArgumentFault::Address("10.0.0.300".to_owned())));
-        assert_eq!(Arguments::read("X=1"), Err(ArgumentFault::Unknown("X".to_owned())));
-        assert_eq!(Arguments::read("X=1;IgnoreUnknown=true"), Ok(Arguments::default()));
-        assert_eq!(Arguments::read(&";".repeat(20_000)), Err(ArgumentFault::Length));
+        assert_eq!(
+            Arguments::read("IP=10.0.0.300"),
+            Err(ArgumentFault::Address("10.0.0.300".to_owned()))
+        );
+        assert_eq!(
+            Arguments::read("X=1"),
+            Err(ArgumentFault::Unknown("X".to_owned()))
+        );
+        assert_eq!(
+            Arguments::read("X=1;IgnoreUnknown=true"),
+            Ok(Arguments::default())
+        );
+        assert_eq!(
+            Arguments::read(&";".repeat(20_000)),
+            Err(ArgumentFault::Length)
+        );
     }
 }

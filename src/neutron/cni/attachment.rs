@@ -20,7 +20,8 @@ pub struct InterfaceName(String);
 /// Why a name cannot be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
-    /// It begins with a letter or a digit, and has letters, digits, `_`, `.` and `-` besides (SPEC.md, "Parameters").
+    /// It begins with a letter or a digit, and has letters, digits, `_`, `.` and `-` besides
+    /// (SPEC.md, "Parameters").
     #[error(
         "not the id of a container: letters, digits, `_`, `.` and `-`, a letter or a digit first, at most 200 of them"
     )]
@@ -35,10 +36,14 @@ impl FromStr for ContainerId {
 
     fn from_str(text: &str) -> Result<ContainerId, NameFault> {
         let is_first = |byte: &u8| byte.is_ascii_alphanumeric();
-        let is_other = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        let is_one =
-            text.len() <= LONGEST_ID && text.as_bytes().first().is_some_and(is_first) && text.bytes().all(is_other);
-        is_one.then(|| ContainerId(text.to_owned())).ok_or(NameFault::ContainerId)
+        let is_other =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        let is_one = text.len() <= LONGEST_ID
+            && text.as_bytes().first().is_some_and(is_first)
+            && text.bytes().all(is_other);
+        is_one
+            .then(|| ContainerId(text.to_owned()))
+            .ok_or(NameFault::ContainerId)
     }
 }
 
@@ -46,10 +51,14 @@ impl FromStr for InterfaceName {
     type Err = NameFault;
 
     fn from_str(text: &str) -> Result<InterfaceName, NameFault> {
-        let is_possible = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':');
-        let is_one =
-            (1..=LONGEST_NAME).contains(&text.len()) && !matches!(text, "." | "..") && text.chars().all(is_possible);
-        is_one.then(|| InterfaceName(text.to_owned())).ok_or(NameFault::InterfaceName)
+        let is_possible =
+            |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':');
+        let is_one = (1..=LONGEST_NAME).contains(&text.len())
+            && !matches!(text, "." | "..")
+            && text.chars().all(is_possible);
+        is_one
+            .then(|| InterfaceName(text.to_owned()))
+            .ok_or(NameFault::InterfaceName)
     }
 }
 
@@ -87,10 +96,27 @@ mod tests {
     #[test]
     fn names_that_nothing_can_have_are_refused() {
         for bad in ["", "-a", ".a", "a/b", "a b", "ü", "a\n", &"a".repeat(201)] {
-            assert_eq!(bad.parse::<ContainerId>(), Err(NameFault::ContainerId), "{bad:?}");
+            assert_eq!(
+                bad.parse::<ContainerId>(),
+                Err(NameFault::ContainerId),
+                "{bad:?}"
+            );
         }
-        for bad in ["", ".", "..", "a/b", "a:b", "a b", "a\u{a0}b", "0123456789abcdef"] {
-            assert_eq!(bad.parse::<InterfaceName>(), Err(NameFault::InterfaceName), "{bad:?}");
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a:b",
+            "a b",
+            "a\u{a0}b",
+            "0123456789abcdef",
+        ] {
+            assert_eq!(
+                bad.parse::<InterfaceName>(),
+                Err(NameFault::InterfaceName),
+                "{bad:?}"
+            );
         }
         assert!("e2f1_.-".parse::<ContainerId>().is_ok());
         assert!("eth0.100@x".parse::<InterfaceName>().is_ok());

@@ -69,33 +69,57 @@ impl Environment {
             Command::Add | Command::Del | Command::Check => Some(attachment(&value)?),
             Command::Gc | Command::Status | Command::Version => None,
         };
-        let netns = Some(value("CNI_NETNS")).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let netns = Some(value("CNI_NETNS"))
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
         // Of a container that is going, the network namespace may be gone.
         if matches!(command, Command::Add | Command::Check) && netns.is_none() {
             return Err(fault("CNI_NETNS is not set"));
         }
         let arguments = match command {
             // What was asked for then does not matter any more.
-            Command::Add => Arguments::read(&value("CNI_ARGS")).map_err(|why| fault(why.to_string()))?,
+            Command::Add => {
+                Arguments::read(&value("CNI_ARGS")).map_err(|why| fault(why.to_string()))?
+            }
             _ => Arguments::default(),
         };
-        Ok(Environment { command, attachment, netns, arguments })
+        Ok(Environment {
+            command,
+            attachment,
+            netns,
+            arguments,
+        })
     }
 }
 
 fn attachment(value: &impl Fn(&str) -> String) -> Result<Attachment, CniError> {
     let set = |name: &str| {
         let text = value(name);
-        if text.is_empty() { Err(fault(format!("{name} is not set"))) } else { Ok(text) }
+        if text.is_empty() {
+            Err(fault(format!("{name} is not set")))
+        } else {
+            Ok(text)
+        }
     };
     let wrong = |name: &str, why: &dyn std::fmt::Display| fault(format!("{name} is {why}"));
-    let container = set("CNI_CONTAINERID")?.parse().map_err(|why| wrong("CNI_CONTAINERID", &why))?;
-    let interface = set("CNI_IFNAME")?.parse().map_err(|why| wrong("CNI_IFNAME", &why))?;
-    Ok(Attachment { container, interface })
+    let container = set("CNI_CONTAINERID")?
+        .parse()
+        .map_err(|why| wrong("CNI_CONTAINERID", &why))?;
+    let interface = set("CNI_IFNAME")?
+        .parse()
+        .map_err(|why| wrong("CNI_IFNAME", &why))?;
+    Ok(Attachment {
+        container,
+        interface,
+    })
 }
 
 fn fault(message: impl Into<String>) -> CniError {
-    CniError::new(ErrorCode::InvalidEnvironment, message, "a plugin is run by a container runtime, or by cnitool")
+    CniError::new(
+        ErrorCode::InvalidEnvironment,
+        message,
+        "a plugin is run by a container runtime, or by cnitool",
+    )
 }
 
 #[cfg(test)]
@@ -103,23 +127,47 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<Environment, CniError> {
-        let value = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let value = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         Environment::read(value)
     }
 
     #[test]
     fn each_command_needs_its_own() {
         let container = [("CNI_CONTAINERID", "c"), ("CNI_IFNAME", "eth0")];
-        let with = |command, more: &[(&'static str, &'static str)]| read(&[&[("CNI_COMMAND", command)], more].concat());
-        assert!(with("VERSION", &[]).is_ok() && with("STATUS", &[]).is_ok() && with("GC", &[]).is_ok());
+        let with = |command, more: &[(&'static str, &'static str)]| {
+            read(&[&[("CNI_COMMAND", command)], more].concat())
+        };
+        assert!(
+            with("VERSION", &[]).is_ok() && with("STATUS", &[]).is_ok() && with("GC", &[]).is_ok()
+        );
         assert!(with("DEL", &container).is_ok(), "its namespace may be gone");
-        assert_eq!(with("ADD", &container).unwrap_err().message, "CNI_NETNS is not set");
-        let added = with("ADD", &[&container[..], &[("CNI_NETNS", "/dev/null")]].concat()).unwrap();
+        assert_eq!(
+            with("ADD", &container).unwrap_err().message,
+            "CNI_NETNS is not set"
+        );
+        let added = with(
+            "ADD",
+            &[&container[..], &[("CNI_NETNS", "/dev/null")]].concat(),
+        )
+        .unwrap();
         assert_eq!(added.attachment.unwrap().to_string(), "c/eth0");
-        for (command, variables) in
-            [("ADD", &container[1..]), ("DEL", &container[..1]), ("CHECK", &[]), ("", &[]), ("add", &[])]
-        {
-            assert_eq!(with(command, variables).unwrap_err().code, ErrorCode::InvalidEnvironment, "{command}");
+        for (command, variables) in [
+            ("ADD", &container[1..]),
+            ("DEL", &container[..1]),
+            ("CHECK", &[]),
+            ("", &[]),
+            ("add", &[]),
+        ] {
+            assert_eq!(
+                with(command, variables).unwrap_err().code,
+                ErrorCode::InvalidEnvironment,
+                "{command}"
+            );
         }
     }
 }

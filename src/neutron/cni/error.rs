@@ -73,8 +73,16 @@ pub struct CniError {
 
 impl CniError {
     /// An error with its way out. Whatever stands in them is fit to be shown.
-    pub fn new(code: ErrorCode, message: impl Into<String>, details: impl Into<String>) -> CniError {
-        CniError { code, message: shown(&message.into()), details: shown(&details.into()) }
+    pub fn new(
+        code: ErrorCode,
+        message: impl Into<String>,
+        details: impl Into<String>,
+    ) -> CniError {
+        CniError {
+            code,
+            message: shown(&message.into()),
+            details: shown(&details.into()),
+        }
     }
 
     /// The same, with something else that went wrong on the way out.
@@ -86,7 +94,11 @@ impl CniError {
 
     /// As the runtime reads it.
     pub fn to_json(&self, version: SpecVersion) -> Value {
-        let CniError { code, message, details } = self;
+        let CniError {
+            code,
+            message,
+            details,
+        } = self;
         json!({"cniVersion": version.as_str(), "code": code.number(), "msg": message, "details": details})
     }
 }

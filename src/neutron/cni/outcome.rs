@@ -69,9 +69,16 @@ pub struct RouteDetail {
 }
 
 impl RouteDetail {
-    /// Whether the route is another one without it: not for how large its packets are, but for where it lies and for whom it holds.
+    /// Whether the route is another one without it: not for how large its packets are, but for
+    /// where it lies and for whom it holds.
     fn tells_apart(&self) -> bool {
-        let RouteDetail { mtu: _, advmss: _, priority, table, scope } = self;
+        let RouteDetail {
+            mtu: _,
+            advmss: _,
+            priority,
+            table,
+            scope,
+        } = self;
         priority.is_some() || table.is_some() || scope.is_some()
     }
 }
@@ -154,7 +161,8 @@ struct WrittenDns {
 }
 
 impl IpamOutcome {
-    /// In the form that a version of the specification has. Fields that are empty are left out, but for `dns`, as other plugins do.
+    /// In the form that a version of the specification has. Fields that are empty are left out, but
+    /// for `dns`, as other plugins do.
     pub fn to_text(&self, version: SpecVersion) -> String {
         self.written(version, None)
     }
@@ -165,14 +173,37 @@ impl IpamOutcome {
     }
 
     fn written(&self, version: SpecVersion, interface: Option<&Interface>) -> String {
-        let IpamOutcome { addresses, routes, dns } = self.clone();
-        let Dns { nameservers, domain, search, options } = dns;
+        let IpamOutcome {
+            addresses,
+            routes,
+            dns,
+        } = self.clone();
+        let Dns {
+            nameservers,
+            domain,
+            search,
+            options,
+        } = dns;
         let written = Written {
             version: version.as_str(),
-            interfaces: interface.map(|interface| interface.written(version)).into_iter().collect(),
-            ips: addresses.into_iter().map(|one| one.written(version, interface.map(|_| 0))).collect(),
-            routes: routes.into_iter().filter_map(|route| route.written(version)).collect(),
-            dns: WrittenDns { nameservers, domain, search, options },
+            interfaces: interface
+                .map(|interface| interface.written(version))
+                .into_iter()
+                .collect(),
+            ips: addresses
+                .into_iter()
+                .map(|one| one.written(version, interface.map(|_| 0)))
+                .collect(),
+            routes: routes
+                .into_iter()
+                .filter_map(|route| route.written(version))
+                .collect(),
+            dns: WrittenDns {
+                nameservers,
+                domain,
+                search,
+                options,
+            },
         };
         // Texts and addresses only: there is nothing in it that JSON cannot say.
         serde_json::to_string(&written).unwrap_or_default()
@@ -181,23 +212,53 @@ impl IpamOutcome {
 
 impl Interface {
     fn written(&self, version: SpecVersion) -> WrittenInterface {
-        let Interface { name, mac, sandbox, mtu, pci } = self.clone();
+        let Interface {
+            name,
+            mac,
+            sandbox,
+            mtu,
+            pci,
+        } = self.clone();
         let is_told = version >= SpecVersion::V1_1_0;
-        WrittenInterface { name, mac, sandbox, mtu: mtu.filter(|_| is_told), pci: pci.filter(|_| is_told) }
+        WrittenInterface {
+            name,
+            mac,
+            sandbox,
+            mtu: mtu.filter(|_| is_told),
+            pci: pci.filter(|_| is_told),
+        }
     }
 }
 
 impl Route {
     /// Before 1.1.0, a route that would be another one without its detail is left out.
     fn written(self, version: SpecVersion) -> Option<WrittenRoute> {
-        let Route { destination, gateway, detail } = self;
+        let Route {
+            destination,
+            gateway,
+            detail,
+        } = self;
         let detail = match version >= SpecVersion::V1_1_0 {
             true => detail,
             false if detail.tells_apart() => return None,
             false => RouteDetail::default(),
         };
-        let RouteDetail { mtu, advmss, priority, table, scope } = detail;
-        Some(WrittenRoute { dst: destination, gw: gateway, mtu, advmss, priority, table, scope })
+        let RouteDetail {
+            mtu,
+            advmss,
+            priority,
+            table,
+            scope,
+        } = detail;
+        Some(WrittenRoute {
+            dst: destination,
+            gw: gateway,
+            mtu,
+            advmss,
+            priority,
+            table,
+            scope,
+        })
     }
 }
 
@@ -210,7 +271,9 @@ impl Dns {
             let mut words = line.split_whitespace();
             let Some(key) = words.next() else { continue };
             match key {
-                "nameserver" => dns.nameservers.extend(words.next().and_then(|word| word.parse::<IpAddr>().ok())),
+                "nameserver" => dns
+                    .nameservers
+                    .extend(words.next().and_then(|word| word.parse::<IpAddr>().ok())),
                 "domain" => dns.domain = words.next().map(str::to_owned),
                 "search" => dns.search = words.map(str::to_owned).collect(),
                 "options" => dns.options.extend(words.map(str::to_owned)),
@@ -223,10 +286,19 @@ impl Dns {
 
 impl Address {
     fn written(self, version: SpecVersion, interface: Option<usize>) -> WrittenAddress {
-        let family = if self.address.addr().is_ipv4() { "4" } else { "6" };
+        let family = if self.address.addr().is_ipv4() {
+            "4"
+        } else {
+            "6"
+        };
         // Version 1.0.0 left it out.
         let version = (version < SpecVersion::V1_0_0).then_some(family);
-        WrittenAddress { version, interface, address: self.address, gateway: self.gateway }
+        WrittenAddress {
+            version,
+            interface,
+            address: self.address,
+            gateway: self.gateway,
+        }
     }
 }
 
@@ -236,8 +308,14 @@ mod tests {
 
     #[test]
     fn each_version_has_its_form() {
-        let address = Address { address: "203.0.113.2/24".parse().unwrap(), gateway: "203.0.113.1".parse().ok() };
-        let outcome = IpamOutcome { addresses: vec![address], ..IpamOutcome::default() };
+        let address = Address {
+            address: "203.0.113.2/24".parse().unwrap(),
+            gateway: "203.0.113.1".parse().ok(),
+        };
+        let outcome = IpamOutcome {
+            addresses: vec![address],
+            ..IpamOutcome::default()
+        };
         let old = r#"{"cniVersion":"0.3.1","ips":[{"version":"4","address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
         assert_eq!(outcome.to_text(SpecVersion::V0_3_1), old);
         let new = r#"{"cniVersion":"1.1.0","ips":[{"address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
@@ -246,10 +324,22 @@ mod tests {
 
     #[test]
     fn an_interface_is_told_with_its_addresses() {
-        let address = Address { address: "203.0.113.2/24".parse().unwrap(), gateway: None };
-        let outcome = IpamOutcome { addresses: vec![address], ..IpamOutcome::default() };
+        let address = Address {
+            address: "203.0.113.2/24".parse().unwrap(),
+            gateway: None,
+        };
+        let outcome = IpamOutcome {
+            addresses: vec![address],
+            ..IpamOutcome::default()
+        };
         let [name, mac, sandbox] = ["eth0", "02:00:00:00:00:01", "/run/netns/p"].map(str::to_owned);
-        let interface = Interface { name, mac, sandbox, mtu: Some(1450), pci: Some("0000:00:05.0".to_owned()) };
+        let interface = Interface {
+            name,
+            mac,
+            sandbox,
+            mtu: Some(1450),
+            pci: Some("0000:00:05.0".to_owned()),
+        };
         let told = |version| outcome.on_interface(&interface, version);
         let old = r#"{"cniVersion":"0.3.1","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/p"}],"ips":[{"version":"4","interface":0,"address":"203.0.113.2/24"}],"dns":{}}"#;
         assert_eq!(told(SpecVersion::V0_3_1), old);
@@ -258,11 +348,26 @@ mod tests {
 
     #[test]
     fn the_details_of_routes_are_told_from_1_1_0_on() {
-        let route = |detail| Route { destination: "0.0.0.0/0".parse().unwrap(), gateway: None, detail };
-        let sized = route(RouteDetail { mtu: Some(1450), advmss: Some(1410), ..RouteDetail::default() });
-        let placed =
-            route(RouteDetail { priority: Some(1), table: Some(7), scope: Some(253), ..RouteDetail::default() });
-        let outcome = IpamOutcome { routes: vec![sized, placed], ..IpamOutcome::default() };
+        let route = |detail| Route {
+            destination: "0.0.0.0/0".parse().unwrap(),
+            gateway: None,
+            detail,
+        };
+        let sized = route(RouteDetail {
+            mtu: Some(1450),
+            advmss: Some(1410),
+            ..RouteDetail::default()
+        });
+        let placed = route(RouteDetail {
+            priority: Some(1),
+            table: Some(7),
+            scope: Some(253),
+            ..RouteDetail::default()
+        });
+        let outcome = IpamOutcome {
+            routes: vec![sized, placed],
+            ..IpamOutcome::default()
+        };
         let new = r#""routes":[{"dst":"0.0.0.0/0","mtu":1450,"advmss":1410},{"dst":"0.0.0.0/0","priority":1,"table":7,"scope":253}]"#;
         assert!(outcome.to_text(SpecVersion::V1_1_0).contains(new));
         let old = outcome.to_text(SpecVersion::V1_0_0);
@@ -277,7 +382,10 @@ mod tests {
         assert_eq!(dns.nameservers, ["10.0.0.53".parse::<IpAddr>().unwrap()]);
         assert_eq!(
             (dns.search.as_slice(), dns.options.as_slice()),
-            (["a.example".to_owned(), "b.example".to_owned()].as_slice(), ["ndots:5".to_owned()].as_slice())
+            (
+                ["a.example".to_owned(), "b.example".to_owned()].as_slice(),
+                ["ndots:5".to_owned()].as_slice()
+            )
         );
     }
 }

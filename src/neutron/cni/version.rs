@@ -20,8 +20,12 @@ pub enum SpecVersion {
 
 impl SpecVersion {
     /// All of them.
-    pub const ALL: [SpecVersion; 4] =
-        [SpecVersion::V0_3_1, SpecVersion::V0_4_0, SpecVersion::V1_0_0, SpecVersion::V1_1_0];
+    pub const ALL: [SpecVersion; 4] = [
+        SpecVersion::V0_3_1,
+        SpecVersion::V0_4_0,
+        SpecVersion::V1_0_0,
+        SpecVersion::V1_1_0,
+    ];
 
     /// The newest one, in which is answered what names none that is known.
     pub const NEWEST: SpecVersion = SpecVersion::V1_1_0;
@@ -58,6 +62,9 @@ impl FromStr for SpecVersion {
     type Err = UnknownVersion;
 
     fn from_str(text: &str) -> Result<SpecVersion, UnknownVersion> {
-        SpecVersion::ALL.into_iter().find(|version| version.as_str() == text).ok_or(UnknownVersion)
+        SpecVersion::ALL
+            .into_iter()
+            .find(|version| version.as_str() == text)
+            .ok_or(UnknownVersion)
     }
 }

@@ -19,7 +19,8 @@ pub enum Kept {
     Short(BTreeSet<IpNet>),
 }
 
-/// Reads, changes and writes until nobody has written in between. What was asked for and not answered is read again, not believed.
+/// Reads, changes and writes until nobody has written in between. What was asked for and not
+/// answered is read again, not believed.
 ///
 /// # Errors
 /// Neutron's no; [`NeutronError::Changed`] where others write all the time until the time is over.
@@ -33,7 +34,11 @@ pub fn keep_pairs(
     let mut unanswered = None;
     loop {
         let error = match once(neutron, port, wanted, &is_ours, &mut unanswered) {
-            Err(error @ (NeutronError::Changed | NeutronError::Unavailable(_) | NeutronError::Unreachable(_))) => error,
+            Err(
+                error @ (NeutronError::Changed
+                | NeutronError::Unavailable(_)
+                | NeutronError::Unreachable(_)),
+            ) => error,
             outcome => return outcome,
         };
         tries += 1;

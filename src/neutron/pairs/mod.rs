@@ -1,5 +1,6 @@
-//! Which addresses a VM's port lets out besides its own (`allowed_address_pairs`). Neutron replaces the list as a whole, so each writer must say
-//! which revision it has read, and others' pairs stay as they are. Knows nothing of Pods, nodes or files.
+//! Which addresses a VM's port lets out besides its own (`allowed_address_pairs`). Neutron replaces
+//! the list as a whole, so each writer must say which revision it has read, and others' pairs stay
+//! as they are. Knows nothing of Pods, nodes or files.
 
 mod keep;
 
@@ -63,7 +64,11 @@ pub enum PortSecurity {
 
 impl From<bool> for PortSecurity {
     fn from(enabled: bool) -> PortSecurity {
-        if enabled { PortSecurity::On } else { PortSecurity::Off }
+        if enabled {
+            PortSecurity::On
+        } else {
+            PortSecurity::Off
+        }
     }
 }
 
@@ -96,7 +101,12 @@ pub struct PairsChange {
 impl PairsChange {
     /// Adds only the first half of what comes, and says what it leaves out.
     fn leave_out_half(&mut self) -> BTreeSet<IpNet> {
-        let left_out: BTreeSet<IpNet> = self.added.iter().copied().skip(self.added.len() / 2).collect();
+        let left_out: BTreeSet<IpNet> = self
+            .added
+            .iter()
+            .copied()
+            .skip(self.added.len() / 2)
+            .collect();
         self.added.retain(|range| !left_out.contains(range));
         self.pairs.truncate(self.pairs.len() - left_out.len());
         left_out
@@ -104,40 +114,76 @@ impl PairsChange {
 }
 
 impl Pair {
-    /// Of this range, with the port's own hardware address. A single address is written without a length, as Neutron does.
+    /// Of this range, with the port's own hardware address. A single address is written without a
+    /// length, as Neutron does.
     pub fn of(range: IpNet) -> Pair {
         let is_single = range.prefix_len() == range.max_prefix_len();
-        let ip_address = if is_single { range.addr().to_string() } else { range.trunc().to_string() };
-        Pair { ip_address, mac_address: None }
+        let ip_address = if is_single {
+            range.addr().to_string()
+        } else {
+            range.trunc().to_string()
+        };
+        Pair {
+            ip_address,
+            mac_address: None,
+        }
     }
 
     /// What it lets out, if it has the port's own hardware address.
     pub fn own_range(&self, port_mac: &str) -> Option<IpNet> {
-        let is_own = self.mac_address.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(port_mac));
+        let is_own = self
+            .mac_address
+            .as_ref()
+            .is_none_or(|mac| mac.eq_ignore_ascii_case(port_mac));
         // As Neutron shows it: an IPv4-mapped pair must not pass for the IPv4 pair that is wanted.
-        let range = self.ip_address.parse().or_else(|_| self.ip_address.parse::<IpAddr>().map(IpNet::from));
-        range.ok().filter(|_| is_own).map(|range: IpNet| range.trunc())
+        let range = self
+            .ip_address
+            .parse()
+            .or_else(|_| self.ip_address.parse::<IpAddr>().map(IpNet::from));
+        range
+            .ok()
+            .filter(|_| is_own)
+            .map(|range: IpNet| range.trunc())
     }
 }
 
 impl GuardedPort {
-    /// What makes all `wanted` ranges be let out, and of those that are ours no others; `None` where nothing is to be done. Pairs with another
-    /// hardware address are never ours.
-    pub fn change(&self, wanted: &BTreeSet<IpNet>, is_ours: impl Fn(&IpNet) -> bool) -> Option<PairsChange> {
+    /// What makes all `wanted` ranges be let out, and of those that are ours no others; `None`
+    /// where nothing is to be done. Pairs with another hardware address are never ours.
+    pub fn change(
+        &self,
+        wanted: &BTreeSet<IpNet>,
+        is_ours: impl Fn(&IpNet) -> bool,
+    ) -> Option<PairsChange> {
         if self.security == PortSecurity::Off {
             return None;
         }
         let range = |pair: &Pair| pair.own_range(&self.mac_address);
         let is_stale = |range: &IpNet| is_ours(range) && !wanted.contains(range);
-        let removed: BTreeSet<IpNet> = self.pairs.iter().filter_map(range).filter(is_stale).collect();
+        let removed: BTreeSet<IpNet> = self
+            .pairs
+            .iter()
+            .filter_map(range)
+            .filter(is_stale)
+            .collect();
         let present: BTreeSet<IpNet> = self.pairs.iter().filter_map(range).collect();
         let added: BTreeSet<IpNet> = wanted.difference(&present).copied().collect();
         if removed.is_empty() && added.is_empty() {
             return None;
         }
         let stays = |pair: &&Pair| range(pair).is_none_or(|range| !removed.contains(&range));
-        let pairs = self.pairs.iter().filter(stays).cloned().chain(added.iter().copied().map(Pair::of)).collect();
-        Some(PairsChange { pairs, added, removed })
+        let pairs = self
+            .pairs
+            .iter()
+            .filter(stays)
+            .cloned()
+            .chain(added.iter().copied().map(Pair::of))
+            .collect();
+        Some(PairsChange {
+            pairs,
+            added,
+            removed,
+        })
     }
 }
 

@@ -13,7 +13,10 @@ fn ranges(texts: &[&str]) -> BTreeSet<IpNet> {
 }
 
 fn pair(address: &str, mac: &str) -> Pair {
-    Pair { ip_address: address.to_owned(), mac_address: Some(mac.to_owned()) }
+    Pair {
+        ip_address: address.to_owned(),
+        mac_address: Some(mac.to_owned()),
+    }
 }
 
 fn port(pairs: Vec<Pair>) -> GuardedPort {
@@ -44,17 +47,37 @@ fn what_is_of_others_stays_as_it_is() {
     ];
     let stale = pair("10.2.0.0/24", &MAC.to_uppercase());
     let before = port(theirs.iter().cloned().chain([stale]).collect());
-    let change = before.change(&ranges(&["10.3.0.0/24", "fd00::1/128"]), is_ours).unwrap();
-    let new = ["10.3.0.0/24", "fd00::1"].map(|text| Pair { ip_address: text.to_owned(), mac_address: None });
-    assert_eq!(change.pairs, theirs.into_iter().chain(new).collect::<Vec<_>>());
-    assert_eq!((change.added, change.removed), (ranges(&["10.3.0.0/24", "fd00::1/128"]), ranges(&["10.2.0.0/24"])));
+    let change = before
+        .change(&ranges(&["10.3.0.0/24", "fd00::1/128"]), is_ours)
+        .unwrap();
+    let new = ["10.3.0.0/24", "fd00::1"].map(|text| Pair {
+        ip_address: text.to_owned(),
+        mac_address: None,
+    });
+    assert_eq!(
+        change.pairs,
+        theirs.into_iter().chain(new).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        (change.added, change.removed),
+        (
+            ranges(&["10.3.0.0/24", "fd00::1/128"]),
+            ranges(&["10.2.0.0/24"])
+        )
+    );
 }
 
 #[test]
 fn what_is_there_is_left_alone() {
     let wanted = ranges(&["10.1.0.0/24", "10.2.0.9/32"]);
-    assert_eq!(port(vec![pair("10.1.0.0/24", MAC), pair("10.2.0.9", MAC)]).change(&wanted, is_ours), None);
-    let open = GuardedPort { security: PortSecurity::Off, ..port(vec![]) };
+    assert_eq!(
+        port(vec![pair("10.1.0.0/24", MAC), pair("10.2.0.9", MAC)]).change(&wanted, is_ours),
+        None
+    );
+    let open = GuardedPort {
+        security: PortSecurity::Off,
+        ..port(vec![])
+    };
     assert_eq!(open.change(&wanted, is_ours), None, "everything gets out");
 }
 
@@ -65,7 +88,10 @@ fn ports_are_read_as_neutron_writes_them() {
             "allowed_address_pairs":[{{"ip_address":"10.1.0.0/24","mac_address":"{MAC}"}}]}}"#
     );
     let read: GuardedPort = serde_json::from_str(&text).unwrap();
-    assert_eq!((read.revision, read.security, read.pairs.len()), (7, PortSecurity::Off, 1));
+    assert_eq!(
+        (read.revision, read.security, read.pairs.len()),
+        (7, PortSecurity::Off, 1)
+    );
 }
 
 /// Neutron, with somebody else who writes before each of our first writes.
@@ -108,29 +134,54 @@ impl GuardedPorts for Busy {
 
 impl Patience for Busy {
     fn again(&self, tries: u32) -> Verdict {
-        if tries < self.patience { Verdict::Again } else { Verdict::Over }
+        if tries < self.patience {
+            Verdict::Again
+        } else {
+            Verdict::Over
+        }
     }
 }
 
 fn busy(others: u32, silent: u32, patience: u32) -> Busy {
-    Busy { port: RefCell::new(port(vec![])), others: Cell::new(others), silent: Cell::new(silent), patience, most: 100 }
+    Busy {
+        port: RefCell::new(port(vec![])),
+        others: Cell::new(others),
+        silent: Cell::new(silent),
+        patience,
+        most: 100,
+    }
 }
 
 #[test]
 fn nobody_loses_what_was_written_in_between() {
     let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
     let neutron = busy(5, 0, 10);
-    assert!(matches!(keep_pairs(&neutron, &id, &wanted, is_ours), Ok(Kept::Changed(_))));
-    assert_eq!(neutron.port.borrow().pairs.len(), 6, "five of theirs and ours");
-    assert_eq!(keep_pairs(&neutron, &id, &wanted, is_ours), Ok(Kept::AsItWas));
-    assert_eq!(keep_pairs(&busy(9, 0, 3), &id, &wanted, is_ours), Err(NeutronError::Changed));
+    assert!(matches!(
+        keep_pairs(&neutron, &id, &wanted, is_ours),
+        Ok(Kept::Changed(_))
+    ));
+    assert_eq!(
+        neutron.port.borrow().pairs.len(),
+        6,
+        "five of theirs and ours"
+    );
+    assert_eq!(
+        keep_pairs(&neutron, &id, &wanted, is_ours),
+        Ok(Kept::AsItWas)
+    );
+    assert_eq!(
+        keep_pairs(&busy(9, 0, 3), &id, &wanted, is_ours),
+        Err(NeutronError::Changed)
+    );
 }
 
 #[test]
 fn an_answer_that_was_lost_is_read_again() {
     let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
     let neutron = busy(0, 1, 10);
-    let Ok(Kept::Changed(change)) = keep_pairs(&neutron, &id, &wanted, is_ours) else { panic!() };
+    let Ok(Kept::Changed(change)) = keep_pairs(&neutron, &id, &wanted, is_ours) else {
+        panic!()
+    };
     assert_eq!(change.added, wanted);
     assert_eq!(neutron.port.borrow().pairs.len(), 1);
 }
@@ -138,9 +189,14 @@ fn an_answer_that_was_lost_is_read_again() {
 #[test]
 fn as_many_are_let_out_as_neutron_allows_and_the_others_are_told() {
     let id = ID.parse().unwrap();
-    let wanted: BTreeSet<IpNet> = (1..=9u8).map(|last| IpNet::from(IpAddr::from([10, 0, 0, last]))).collect();
+    let wanted: BTreeSet<IpNet> = (1..=9u8)
+        .map(|last| IpNet::from(IpAddr::from([10, 0, 0, last])))
+        .collect();
     for most in 0..=9 {
-        let neutron = Busy { most, ..busy(0, 0, 10) };
+        let neutron = Busy {
+            most,
+            ..busy(0, 0, 10)
+        };
         let kept = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
         // Each look adds what fits of the half that it tries, until nothing does.
         let mut looks = 1;

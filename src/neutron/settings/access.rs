@@ -37,7 +37,9 @@ impl Source {
                 Ok(Source::File { path, cloud })
             }
             (openstack, None, None) => inline(openstack, ipam),
-            (_, _, _) => Err(invalid("`openstackConf` and a clouds file are given, and only one can hold")),
+            (_, _, _) => Err(invalid(
+                "`openstackConf` and a clouds file are given, and only one can hold",
+            )),
         }
     }
 }
@@ -46,10 +48,18 @@ impl Source {
 fn inline(openstack: &Value, ipam: &Value) -> Result<Source, CniError> {
     let needed = |key: &str| {
         let text = openstack[key].as_str().filter(|text| !text.is_empty());
-        text.map(str::to_owned).ok_or_else(|| invalid(&format!("`openstackConf.{key}` is missing, or no text")))
+        text.map(str::to_owned)
+            .ok_or_else(|| invalid(&format!("`openstackConf.{key}` is missing, or no text")))
     };
-    let [username, password, project] = [needed("username")?, needed("password")?, needed("project")?];
-    let cloud = Cloud::with_password(&needed("authUrl")?, username, password, project, needed("domain")?);
+    let [username, password, project] =
+        [needed("username")?, needed("password")?, needed("project")?];
+    let cloud = Cloud::with_password(
+        &needed("authUrl")?,
+        username,
+        password,
+        project,
+        needed("domain")?,
+    );
     let mut cloud = cloud.map_err(|why| invalid(&format!("`openstackConf`: {why}")))?;
     cloud.region = text(ipam, "region")?;
     if let Some(interface) = text(ipam, "interface")? {

@@ -12,7 +12,8 @@ use crate::neutron::api::Id;
 use crate::neutron::cni::{CniError, InterfaceName};
 use crate::neutron::warm::PoolSize;
 
-/// Most ports that may be kept free: each is an address and a part of a quota that nobody else can use.
+/// Most ports that may be kept free: each is an address and a part of a quota that nobody else can
+/// use.
 const MOST_FREE: usize = 1000;
 
 /// What the daemon does for a network besides looking for garbage.
@@ -66,9 +67,13 @@ struct WrittenPairs {
 
 impl Chores {
     pub(super) fn read(ipam: &Value) -> Result<Chores, CniError> {
-        let written = Written::deserialize(ipam).map_err(|why| invalid(&format!("`ipam`: {why}")))?;
+        let written =
+            Written::deserialize(ipam).map_err(|why| invalid(&format!("`ipam`: {why}")))?;
         let pool = written.warm_pool.map(pool).transpose()?;
-        Ok(Chores { pool, pairs: written.allowed_address_pairs.map(pairs).transpose()? })
+        Ok(Chores {
+            pool,
+            pairs: written.allowed_address_pairs.map(pairs).transpose()?,
+        })
     }
 }
 
@@ -77,7 +82,9 @@ fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
     // A few Pods may go at once and others come after them.
     let most = most.unwrap_or(free.saturating_mul(2));
     if free > most || most > MOST_FREE {
-        return Err(invalid(&format!("`ipam.warmPool` needs `free` ≤ `most` ≤ {MOST_FREE}")));
+        return Err(invalid(&format!(
+            "`ipam.warmPool` needs `free` ≤ `most` ≤ {MOST_FREE}"
+        )));
     }
     Ok(PoolSize { free, most })
 }
@@ -85,20 +92,32 @@ fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
 fn pairs(written: WrittenPairs) -> Result<PairsChore, CniError> {
     let key = "`ipam.allowedAddressPairs`";
     let on = match (written.port, written.interface) {
-        (Some(port), None) => {
-            GuardedInterface::Port(port.parse().map_err(|why| invalid(&format!("{key}: `port` is {why}")))?)
+        (Some(port), None) => GuardedInterface::Port(
+            port.parse()
+                .map_err(|why| invalid(&format!("{key}: `port` is {why}")))?,
+        ),
+        (None, Some(name)) => GuardedInterface::Interface(
+            name.parse()
+                .map_err(|why| invalid(&format!("{key}: `interface` is {why}")))?,
+        ),
+        _ => {
+            return Err(invalid(&format!(
+                "{key} needs `interface` or `port`, and not both"
+            )));
         }
-        (None, Some(name)) => {
-            GuardedInterface::Interface(name.parse().map_err(|why| invalid(&format!("{key}: `interface` is {why}")))?)
-        }
-        _ => return Err(invalid(&format!("{key} needs `interface` or `port`, and not both"))),
     };
     let range = |range: IpNet| {
-        let range =
-            unmapped(range).ok_or_else(|| invalid(&format!("{key}: `ranges` has {range}, IPv4-mapped and too wide")));
+        let range = unmapped(range).ok_or_else(|| {
+            invalid(&format!(
+                "{key}: `ranges` has {range}, IPv4-mapped and too wide"
+            ))
+        });
         range.map(|range| range.trunc())
     };
-    let ranges = written.ranges.map(|ranges| ranges.into_iter().map(range).collect::<Result<_, _>>()).transpose()?;
+    let ranges = written
+        .ranges
+        .map(|ranges| ranges.into_iter().map(range).collect::<Result<_, _>>())
+        .transpose()?;
     Ok(PairsChore { on, ranges })
 }
 
@@ -110,11 +129,19 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_done() {
-        assert_eq!(Chores::read(&json!({"type": "x"})).unwrap(), Chores::default());
-        let pool = Chores::read(&json!({"warmPool": {"free": 4}})).unwrap().pool;
+        assert_eq!(
+            Chores::read(&json!({"type": "x"})).unwrap(),
+            Chores::default()
+        );
+        let pool = Chores::read(&json!({"warmPool": {"free": 4}}))
+            .unwrap()
+            .pool;
         assert_eq!(pool, Some(PoolSize { free: 4, most: 8 }));
         let pairs = json!({"interface": "eth0", "ranges": ["10.1.2.3/24", "::ffff:10.1.2.0/120"]});
-        let pairs = Chores::read(&json!({"allowedAddressPairs": pairs})).unwrap().pairs.unwrap();
+        let pairs = Chores::read(&json!({"allowedAddressPairs": pairs}))
+            .unwrap()
+            .pairs
+            .unwrap();
         assert_eq!(pairs.ranges, Some(["10.1.2.0/24".parse().unwrap()].into()));
     }
 

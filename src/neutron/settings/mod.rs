@@ -1,8 +1,9 @@
-//! The configuration of a network as a runtime hands it over: the form of the plugin of 2020 (`openstackConf`, `neutronConf`) and the better
-//! one, with credentials in a file. Decides nothing about ports.
+//! The configuration of a network as a runtime hands it over: the form of the plugin of 2020
+//! (`openstackConf`, `neutronConf`) and the better one, with credentials in a file. Decides nothing
+//! about ports.
 //!
-//! What every request needs is read at once; what only an ADD wants is read for it alone, so that a fault in it keeps nobody from
-//! giving addresses back.
+//! What every request needs is read at once; what only an ADD wants is read for it alone, so that a
+//! fault in it keeps nobody from giving addresses back.
 
 mod access;
 mod chores;
@@ -16,7 +17,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::cni::{Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of};
+use super::cni::{
+    Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of,
+};
 
 pub use access::Source;
 pub use chores::{Chores, GuardedInterface, PairsChore};
@@ -25,7 +28,8 @@ pub use wish::{RouteMtu, Wish};
 /// Where plugin and daemon keep what they keep, unless a network says otherwise.
 pub const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
 
-/// How long a request may take unless the configuration says otherwise. Kubelet gives up after two minutes.
+/// How long a request may take unless the configuration says otherwise. Kubelet gives up after two
+/// minutes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Bounds of it, in seconds: the last five are for taking back what was made.
@@ -63,10 +67,14 @@ impl fmt::Debug for Unshown {
 }
 
 impl Settings {
-    /// The version in which to answer, as far as the input tells: an error, too, is answered in the asker's version.
+    /// The version in which to answer, as far as the input tells: an error, too, is answered in the
+    /// asker's version.
     pub fn version_of(input: &[u8]) -> SpecVersion {
         let written: Value = serde_json::from_slice(input).unwrap_or_default();
-        written["cniVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(SpecVersion::NEWEST)
+        written["cniVersion"]
+            .as_str()
+            .and_then(|version| version.parse().ok())
+            .unwrap_or(SpecVersion::NEWEST)
     }
 
     /// Reads what came on standard input.
@@ -93,9 +101,11 @@ impl Settings {
         if !ipam.is_object() {
             return Err(invalid(&format!("the configuration has no `{part}`")));
         }
-        let network_name = name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
+        let network_name =
+            name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
         let [node, cluster] = [name(ipam, "node")?, name(ipam, "cluster")?];
-        let state = text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
+        let state =
+            text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
         if !state.is_absolute() {
             return Err(invalid("`stateDirectory` is no absolute path"));
         }
@@ -103,10 +113,20 @@ impl Settings {
         if let Some(ipam) = written[part].as_object_mut() {
             ipam.remove("openstackConf");
         }
-        Ok(Settings { version, network_name, source, node, cluster, state, deadline, written: Unshown(written) })
+        Ok(Settings {
+            version,
+            network_name,
+            source,
+            node,
+            cluster,
+            state,
+            deadline,
+            written: Unshown(written),
+        })
     }
 
-    /// Attachments that are there, as GC names them; `None` where it does not say, which is not the same as that there are none.
+    /// Attachments that are there, as GC names them; `None` where it does not say, which is not the
+    /// same as that there are none.
     ///
     /// # Errors
     /// Something else than attachments.
@@ -151,27 +171,43 @@ impl Settings {
         if self.version >= version {
             return Ok(());
         }
-        let message = format!("{command} is a command of CNI {version}, and the configuration is of {}", self.version);
-        Err(CniError::new(ErrorCode::IncompatibleVersion, message, format!("set `cniVersion` to {version} or newer")))
+        let message = format!(
+            "{command} is a command of CNI {version}, and the configuration is of {}",
+            self.version
+        );
+        Err(CniError::new(
+            ErrorCode::IncompatibleVersion,
+            message,
+            format!("set `cniVersion` to {version} or newer"),
+        ))
     }
 }
 
 fn version(written: &Value) -> Result<SpecVersion, CniError> {
-    let Some(text) = written.as_str() else { return Err(invalid("the configuration has no `cniVersion`")) };
+    let Some(text) = written.as_str() else {
+        return Err(invalid("the configuration has no `cniVersion`"));
+    };
     text.parse().map_err(|_| {
         let known = SpecVersion::ALL.map(SpecVersion::as_str).join(", ");
         let message = format!("CNI {} is not spoken here", shown(text));
-        CniError::new(ErrorCode::IncompatibleVersion, message, format!("use one of {known}"))
+        CniError::new(
+            ErrorCode::IncompatibleVersion,
+            message,
+            format!("use one of {known}"),
+        )
     })
 }
 
 /// The usual one where the configuration has none that can be: `Wish` says so.
 fn deadline(written: &Value) -> Duration {
-    let seconds = written.as_u64().filter(|seconds| DEADLINES.contains(seconds));
+    let seconds = written
+        .as_u64()
+        .filter(|seconds| DEADLINES.contains(seconds));
     seconds.map_or(DEADLINE, Duration::from_secs)
 }
 
-/// A name that is put together with others by `/`: letters, digits, `_`, `.` and `-`, as CNI has them for networks.
+/// A name that is put together with others by `/`: letters, digits, `_`, `.` and `-`, as CNI has
+/// them for networks.
 fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
     match text(object, key)? {
         None => Ok(None),
@@ -185,7 +221,9 @@ fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
 
 /// An empty list is written as null by some (Go's nil), and left out by nobody who means it.
 fn valid(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniError> {
-    let Some(written) = written else { return Ok(None) };
+    let Some(written) = written else {
+        return Ok(None);
+    };
     let list = match written {
         Value::Null => &[],
         Value::Array(list) => list.as_slice(),
@@ -194,18 +232,26 @@ fn valid(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniErr
     let attachment = |one: &Value| {
         let container = one["containerID"].as_str()?.parse().ok()?;
         let interface = one["ifname"].as_str()?.parse().ok()?;
-        Some(Attachment { container, interface })
+        Some(Attachment {
+            container,
+            interface,
+        })
     };
     let list: Option<BTreeSet<Attachment>> = list.iter().map(attachment).collect();
     // With one of them unknown, nobody knows what is garbage.
-    list.map(Some).ok_or_else(|| invalid("`cni.dev/valid-attachments` has something else than attachments"))
+    list.map(Some)
+        .ok_or_else(|| invalid("`cni.dev/valid-attachments` has something else than attachments"))
 }
 
 fn given(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
-    let Some(ips) = previous["ips"].as_array() else { return Ok(None) };
+    let Some(ips) = previous["ips"].as_array() else {
+        return Ok(None);
+    };
     let address = |one: &Value| one["address"].as_str().and_then(address_of);
     let given: Option<BTreeSet<IpAddr>> = ips.iter().map(address).collect();
-    given.map(Some).ok_or_else(|| invalid("`prevResult.ips` has something else than addresses"))
+    given
+        .map(Some)
+        .ok_or_else(|| invalid("`prevResult.ips` has something else than addresses"))
 }
 
 /// A text of an object, if there is one.
@@ -228,7 +274,11 @@ fn undecodable(why: &serde_json::Error) -> CniError {
 }
 
 pub(crate) fn invalid(message: &str) -> CniError {
-    CniError::new(ErrorCode::InvalidConfiguration, message, "mend the network's configuration in /etc/cni/net.d")
+    CniError::new(
+        ErrorCode::InvalidConfiguration,
+        message,
+        "mend the network's configuration in /etc/cni/net.d",
+    )
 }
 
 /// A part of what somebody wrote, fit to be shown.
@@ -271,31 +321,47 @@ mod tests {
         assert_eq!(settings.version, SpecVersion::V0_3_1);
         let wish = settings.wish(&Arguments::default()).unwrap();
         assert_eq!(wish.networks, [NETWORK.parse().unwrap()]);
-        let Source::Inline(Cloud { access: Access::Password { username, .. }, .. }) = settings.source else { panic!() };
+        let Source::Inline(Cloud {
+            access: Access::Password { username, .. },
+            ..
+        }) = settings.source
+        else {
+            panic!()
+        };
         assert_eq!(username, "u");
     }
 
     #[test]
     fn what_cannot_be_used_is_refused_and_no_secret_is_told() {
         let code = |pointer: &str, value: Value| with(pointer, value).unwrap_err().code;
-        assert_eq!(code("/cniVersion", json!("9.9.9")), ErrorCode::IncompatibleVersion);
+        assert_eq!(
+            code("/cniVersion", json!("9.9.9")),
+            ErrorCode::IncompatibleVersion
+        );
         assert_eq!(code("/name", json!("")), ErrorCode::InvalidConfiguration);
         assert_eq!(code("/name", json!("a/b")), ErrorCode::InvalidConfiguration);
         assert_eq!(code("node", json!("a/b")), ErrorCode::InvalidConfiguration);
-        assert_eq!(code("stateDirectory", json!("here")), ErrorCode::InvalidConfiguration);
+        assert_eq!(
+            code("stateDirectory", json!("here")),
+            ErrorCode::InvalidConfiguration
+        );
         for secret in [json!(["hunter2"]), json!({"hunter2": 1}), json!(null)] {
             let error = with("/ipam/openstackConf/password", secret).unwrap_err();
             assert_eq!(error.code, ErrorCode::InvalidConfiguration);
             assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
         }
-        let torn = Settings::read(br#"{"ipam": {"openstackConf": {"password": "hunter2""#).unwrap_err();
+        let torn =
+            Settings::read(br#"{"ipam": {"openstackConf": {"password": "hunter2""#).unwrap_err();
         assert_eq!(torn.code, ErrorCode::Decoding);
         assert!(!format!("{torn:?}").contains("hunter2"));
         assert!(!format!("{:?}", read(&old()).unwrap()).contains("hunter2"));
         let misspelt = with("openStackConf", json!({"password": "hunter2"})).unwrap();
         assert!(!format!("{misspelt:?}").contains("hunter2"));
         let error = misspelt.wish(&Arguments::default()).unwrap_err();
-        assert!(error.message.contains("no field `openStackConf`") && error.message.contains("openstackConf"));
+        assert!(
+            error.message.contains("no field `openStackConf`")
+                && error.message.contains("openstackConf")
+        );
         assert!(!format!("{error:?}").contains("hunter2"));
     }
 
@@ -324,18 +390,36 @@ mod tests {
             let mut settings = old();
             settings["cniVersion"] = version.into();
             settings["ipam"]["routes"] = json!([route]);
-            read(&settings).unwrap().wish(&Arguments::default()).map(|wish| wish.routes)
+            read(&settings)
+                .unwrap()
+                .wish(&Arguments::default())
+                .map(|wish| wish.routes)
         };
-        let detailed =
-            json!({"dst": "10.0.0.0/8", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7, "scope": 253});
+        let detailed = json!({"dst": "10.0.0.0/8", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7, "scope": 253});
         let detail = routes("1.1.0", detailed.clone()).unwrap()[0].detail;
-        let all =
-            RouteDetail { mtu: Some(1400), advmss: Some(1360), priority: Some(5), table: Some(7), scope: Some(253) };
+        let all = RouteDetail {
+            mtu: Some(1400),
+            advmss: Some(1360),
+            priority: Some(5),
+            table: Some(7),
+            scope: Some(253),
+        };
         assert_eq!(detail, all);
-        assert!(routes("1.0.0", detailed).unwrap_err().message.contains("before CNI 1.1.0"));
+        assert!(
+            routes("1.0.0", detailed)
+                .unwrap_err()
+                .message
+                .contains("before CNI 1.1.0")
+        );
         assert!(routes("1.0.0", json!({"dst": "10.0.0.0/8", "gw": "10.0.0.1"})).is_ok());
-        for nonsense in [json!({"dst": "10.0.0.0/8", "scope": 256}), json!({"dst": "10.0.0.0/8", "priority": -1})] {
-            assert_eq!(routes("1.1.0", nonsense).unwrap_err().code, ErrorCode::InvalidConfiguration);
+        for nonsense in [
+            json!({"dst": "10.0.0.0/8", "scope": 256}),
+            json!({"dst": "10.0.0.0/8", "priority": -1}),
+        ] {
+            assert_eq!(
+                routes("1.1.0", nonsense).unwrap_err().code,
+                ErrorCode::InvalidConfiguration
+            );
         }
     }
 
@@ -344,9 +428,17 @@ mod tests {
         let mut settings = old();
         settings["runtimeConfig"] = json!({"ips": ["10.0.0.7/24"]});
         settings["args"] = json!({"cni": {"ips": ["fd00::7"]}});
-        let arguments = Arguments { addresses: vec!["10.0.0.7".parse().unwrap()] };
+        let arguments = Arguments {
+            addresses: vec!["10.0.0.7".parse().unwrap()],
+        };
         let wish = read(&settings).unwrap().wish(&arguments).unwrap();
-        assert_eq!(wish.addresses, ["10.0.0.7".parse::<IpAddr>().unwrap(), "fd00::7".parse().unwrap()]);
+        assert_eq!(
+            wish.addresses,
+            [
+                "10.0.0.7".parse::<IpAddr>().unwrap(),
+                "fd00::7".parse().unwrap()
+            ]
+        );
     }
 
     #[test]
@@ -358,10 +450,19 @@ mod tests {
         };
         assert_eq!(read(&old()).unwrap().valid().unwrap(), None);
         assert_eq!(valid(Value::Null).unwrap(), Some(BTreeSet::new()));
-        assert_eq!(valid(json!([{"containerID": "c", "ifname": "eth0"}])).unwrap().unwrap().len(), 1);
-        for bad in
-            [json!("c"), json!([{"containerID": "c"}]), json!([["c"]]), json!([{"containerID": "", "ifname": "e"}])]
-        {
+        assert_eq!(
+            valid(json!([{"containerID": "c", "ifname": "eth0"}]))
+                .unwrap()
+                .unwrap()
+                .len(),
+            1
+        );
+        for bad in [
+            json!("c"),
+            json!([{"containerID": "c"}]),
+            json!([["c"]]),
+            json!([{"containerID": "", "ifname": "e"}]),
+        ] {
             assert!(valid(bad.clone()).is_err(), "{bad}");
         }
     }

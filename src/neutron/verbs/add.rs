@@ -1,8 +1,9 @@
 //! ADD: one port for an interface of a container, however often it is asked.
 //!
-//! The hardware address follows from the attachment, so of two creations one collides with the other, and whatever Neutron says no to
-//! is followed by a look for a port that an earlier try made. Where the role may not choose hardware addresses, as on another project's
-//! network, it is looked for before it is created. Whoever calls must not do so twice at once for one attachment.
+//! The hardware address follows from the attachment, so of two creations one collides with the
+//! other, and whatever Neutron says no to is followed by a look for a port that an earlier try
+//! made. Where the role may not choose hardware addresses, as on another project's network, it is
+//! looked for before it is created. Whoever calls must not do so twice at once for one attachment.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -52,8 +53,8 @@ impl From<NotAdded> for CniError {
     }
 }
 
-/// Makes the port, or finds the one that was made, and says what the interface gets. What this run made is taken back when anything fails,
-/// with the patience of `last`.
+/// Makes the port, or finds the one that was made, and says what the interface gets. What this run
+/// made is taken back when anything fails, with the patience of `last`.
 ///
 /// # Errors
 /// Neutron's no, and ports that have not what was asked for.
@@ -64,19 +65,41 @@ pub fn add<N: Neutron + Patience>(
     identity: &Identity,
     run: &RunId,
 ) -> Result<Added, NotAdded> {
-    let adding = Adding { neutron, wish, identity, run, made: Cell::new(Made::Nothing) };
+    let adding = Adding {
+        neutron,
+        wish,
+        identity,
+        run,
+        made: Cell::new(Made::Nothing),
+    };
     let added = adding.port().map_err(CniError::from).and_then(|port| {
         let outcome = outcome(neutron, wish, &port)?;
-        Ok(Added { port, outcome, left: adding.made.get().left() })
+        Ok(Added {
+            port,
+            outcome,
+            left: adding.made.get().left(),
+        })
     });
     added.map_err(|error| match adding.made.get() {
-        Made::Nothing => NotAdded { error, left: Left::Nothing },
+        Made::Nothing => NotAdded {
+            error,
+            left: Left::Nothing,
+        },
         made => match take_back(last, identity, run, made) {
-            Ok(()) => NotAdded { error, left: made.left() },
+            Ok(()) => NotAdded {
+                error,
+                left: made.left(),
+            },
             // It is found by its name when garbage is collected.
             Err(why) => {
-                let error = error.and_also(&format!("and a port of {} may be left: {why}", identity.device));
-                NotAdded { error, left: Left::Perhaps }
+                let error = error.and_also(&format!(
+                    "and a port of {} may be left: {why}",
+                    identity.device
+                ));
+                NotAdded {
+                    error,
+                    left: Left::Perhaps,
+                }
             }
         },
     })
@@ -121,7 +144,9 @@ fn take_back<N: Neutron + Patience>(
         }
         tries += 1;
         if neutron.again(tries) == Verdict::Over {
-            return Err(NeutronError::Unavailable("what was asked for may come late".to_owned()));
+            return Err(NeutronError::Unavailable(
+                "what was asked for may come late".to_owned(),
+            ));
         }
     }
 }
@@ -144,7 +169,11 @@ enum Family {
 
 impl Family {
     fn of(address: &IpAddr) -> Family {
-        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+        if address.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
     }
 }
 
@@ -169,7 +198,9 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         for network in &self.wish.networks {
             match self.port_on(network) {
                 // Another network may have what this one lacks.
-                Err(error @ (NeutronError::Exhausted | NeutronError::InvalidAddress)) => fault = error,
+                Err(error @ (NeutronError::Exhausted | NeutronError::InvalidAddress)) => {
+                    fault = error
+                }
                 outcome => return outcome,
             }
         }
@@ -181,11 +212,18 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         let mut mac = Mac::Chosen(0);
         let mut tries = 0;
         loop {
-            let error = match self.neutron.create_port(&self.new_port(network, mac, &subnets)) {
+            let error = match self
+                .neutron
+                .create_port(&self.new_port(network, mac, &subnets))
+            {
                 Ok(port) => {
                     let is_alone = mac != Mac::Neutrons && self.made.get() != Made::Perhaps;
                     self.made.set(self.made.get().max(Made::Ports));
-                    return if is_alone { Ok(port) } else { self.only_one(port) };
+                    return if is_alone {
+                        Ok(port)
+                    } else {
+                        self.only_one(port)
+                    };
                 }
                 Err(error) => error,
             };
@@ -196,11 +234,15 @@ impl<N: Neutron + Patience> Adding<'_, N> {
                 (Ok(Some(port)), _) => return Ok(port),
                 (Ok(None), _) => {}
                 // What was said first is nearer to the cause.
-                (Err(_), NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => return Err(error),
+                (Err(_), NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => {
+                    return Err(error);
+                }
                 (Err(fault), _) => return Err(fault),
             }
             mac = match (error, mac) {
-                (NeutronError::MacInUse, Mac::Chosen(attempt)) if attempt + 1 < ATTEMPTS => Mac::Chosen(attempt + 1),
+                (NeutronError::MacInUse, Mac::Chosen(attempt)) if attempt + 1 < ATTEMPTS => {
+                    Mac::Chosen(attempt + 1)
+                }
                 // The wish for an address may be what is forbidden; then it is said again.
                 (NeutronError::Forbidden(_), Mac::Chosen(_)) => Mac::Neutrons,
                 (error @ (NeutronError::Unavailable(_) | NeutronError::Unreachable(_)), mac) => {
@@ -236,30 +278,48 @@ impl<N: Neutron + Patience> Adding<'_, N> {
             }
         }
         match subnets.is_empty() && !self.wish.subnets.is_empty() {
-            true => {
-                Err(NeutronError::NotFound(format!("a subnet of network {network} among those that are configured")))
-            }
+            true => Err(NeutronError::NotFound(format!(
+                "a subnet of network {network} among those that are configured"
+            ))),
             false => Ok(subnets),
         }
     }
 
-    /// Nothing collides between networks, nor where hardware addresses are Neutron's: a creation that was not answered may have come through
-    /// later.
+    /// Nothing collides between networks, nor where hardware addresses are Neutron's: a creation
+    /// that was not answered may have come through later.
     fn only_one(&self, port: Port) -> Result<Port, NeutronError> {
         let ports = self.ports()?;
         let kept = ports.first().unwrap_or(&port).clone();
-        for other in ports.iter().filter(|other| other.id != kept.id && other.description == self.run.as_str()) {
+        for other in ports
+            .iter()
+            .filter(|other| other.id != kept.id && other.description == self.run.as_str())
+        {
             answered(self.neutron, |neutron| neutron.delete_port(&other.id))?;
         }
         Ok(kept)
     }
 
-    fn new_port<'n>(&'n self, network: &'n Id, mac: Mac, subnets: &[(&'n Id, Family)]) -> NewPort<'n> {
-        let Wish { addresses, security_groups, .. } = self.wish;
+    fn new_port<'n>(
+        &'n self,
+        network: &'n Id,
+        mac: Mac,
+        subnets: &[(&'n Id, Family)],
+    ) -> NewPort<'n> {
+        let Wish {
+            addresses,
+            security_groups,
+            ..
+        } = self.wish;
         let asked = addresses.iter().map(|address| Wanted::Address(*address));
-        let is_asked = |family: Family| addresses.iter().any(|address| Family::of(address) == family);
+        let is_asked = |family: Family| {
+            addresses
+                .iter()
+                .any(|address| Family::of(address) == family)
+        };
         let others = subnets.iter().filter(|(_, family)| !is_asked(*family));
-        let wanted = asked.chain(others.map(|(id, _)| Wanted::Subnet(id))).collect();
+        let wanted = asked
+            .chain(others.map(|(id, _)| Wanted::Subnet(id)))
+            .collect();
         NewPort {
             network,
             owner: self.identity.owner,

@@ -18,8 +18,13 @@ pub fn check(
     given: Option<&BTreeSet<IpAddr>>,
 ) -> Result<(), CniError> {
     let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
-    let wrong =
-        |message: String| Err(CniError::new(ErrorCode::Missing, message, "delete the Pod, so that it is made anew"));
+    let wrong = |message: String| {
+        Err(CniError::new(
+            ErrorCode::Missing,
+            message,
+            "delete the Pod, so that it is made anew",
+        ))
+    };
     if ports.is_empty() {
         return wrong(format!("the port of {} is gone", identity.device));
     }
@@ -30,20 +35,39 @@ pub fn check(
         }
     }
     let held: BTreeSet<IpAddr> = ports.iter().flat_map(held).collect();
-    let list = |addresses: &BTreeSet<IpAddr>| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    wrong(format!("the port of {} has {}, and {} was given", identity.device, list(&held), list(given)))
+    let list = |addresses: &BTreeSet<IpAddr>| {
+        addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    wrong(format!(
+        "the port of {} has {}, and {} was given",
+        identity.device,
+        list(&held),
+        list(given)
+    ))
 }
 
 fn held(port: &Port) -> impl Iterator<Item = IpAddr> {
     port.fixed_ips.iter().map(|fixed| fixed.ip_address)
 }
 
-/// Whether its addresses were given, and of its subnets no others. Another plugin of the chain may have given more.
-fn has_given(neutron: &(impl Neutron + Patience), port: &Port, given: &BTreeSet<IpAddr>) -> Result<bool, NeutronError> {
+/// Whether its addresses were given, and of its subnets no others. Another plugin of the chain may
+/// have given more.
+fn has_given(
+    neutron: &(impl Neutron + Patience),
+    port: &Port,
+    given: &BTreeSet<IpAddr>,
+) -> Result<bool, NeutronError> {
     let held: BTreeSet<IpAddr> = held(port).collect();
     for fixed in &port.fixed_ips {
         let range = answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?.range;
-        if given.iter().any(|address| range.contains(address) && !held.contains(address)) {
+        if given
+            .iter()
+            .any(|address| range.contains(address) && !held.contains(address))
+        {
             return Ok(false);
         }
     }

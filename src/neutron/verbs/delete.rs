@@ -4,13 +4,19 @@ use super::{Patience, answered, ports_of};
 use crate::neutron::api::{Neutron, NeutronError};
 use crate::neutron::identity::Identity;
 
-/// Removes them. It fails only where trying again can help: a link that waits for its address to be released would stay otherwise.
+/// Removes them. It fails only where trying again can help: a link that waits for its address to be
+/// released would stay otherwise.
 ///
 /// # Errors
 /// Neutron's no.
-pub fn delete(neutron: &(impl Neutron + Patience), identity: &Identity) -> Result<(), NeutronError> {
+pub fn delete(
+    neutron: &(impl Neutron + Patience),
+    identity: &Identity,
+) -> Result<(), NeutronError> {
     let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
-    let deleted = ports.iter().map(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)));
+    let deleted = ports
+        .iter()
+        .map(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)));
     // All of them are tried before the first fault is told.
     deleted.collect::<Vec<_>>().into_iter().collect()
 }

@@ -1,4 +1,5 @@
-//! GC: ports of this network on this node that belong to no attachment any more. Those of other nodes have other names, and are never touched.
+//! GC: ports of this network on this node that belong to no attachment any more. Those of other
+//! nodes have other names, and are never touched.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ pub struct Collected {
     pub faults: Vec<NeutronError>,
 }
 
-/// Removes the ports of this name whose attachment is not among the `valid` ones. It goes on after a fault.
+/// Removes the ports of this name whose attachment is not among the `valid` ones. It goes on after
+/// a fault.
 ///
 /// # Errors
 /// A list that Neutron does not give: without it nothing is known to be garbage.
@@ -26,7 +28,12 @@ pub fn collect_garbage(
     valid: &BTreeSet<Attachment>,
 ) -> Result<Collected, NeutronError> {
     let valid: BTreeSet<String> = valid.iter().map(ToString::to_string).collect();
-    let filter = PortFilter { name: Some(name), owner: Some(Owner::Pod), device: None, mac: None };
+    let filter = PortFilter {
+        name: Some(name),
+        owner: Some(Owner::Pod),
+        device: None,
+        mac: None,
+    };
     let mut collected = Collected::default();
     for port in answered(neutron, |neutron| neutron.ports(&filter))? {
         let is_ours = port.name == name && port.device_owner == Owner::Pod.as_str();

@@ -1,4 +1,5 @@
-//! What is done for each request. Each leaves at Neutron what the answer says, whatever was there before and wherever an earlier try ended.
+//! What is done for each request. Each leaves at Neutron what the answer says, whatever was there
+//! before and wherever an earlier try ended.
 
 mod add;
 mod check;
@@ -33,7 +34,12 @@ pub enum Verdict {
 /// The ports of an attachment or of a place in a pool, oldest first.
 fn ports_of(neutron: &impl Neutron, identity: &Identity) -> Result<Vec<Port>, NeutronError> {
     let (name, device) = (Some(identity.name.as_str()), Some(identity.device.as_str()));
-    let filter = PortFilter { name, device, owner: Some(identity.owner), mac: None };
+    let filter = PortFilter {
+        name,
+        device,
+        owner: Some(identity.owner),
+        mac: None,
+    };
     let mut ports = neutron.ports(&filter)?;
     ports.retain(|port| identity.is_of(port));
     ports.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));

@@ -1,4 +1,5 @@
-//! The verbs against a Neutron of a few lines whose answers get lost: before something is done, after it, or long before it is done.
+//! The verbs against a Neutron of a few lines whose answers get lost: before something is done,
+//! after it, or long before it is done.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -9,7 +10,10 @@ use crate::neutron::cni::{Arguments, Attachment, ErrorCode};
 use crate::neutron::identity::{Owner, RunId};
 use crate::neutron::settings::{Settings, Wish};
 
-const NETWORKS: [&str; 2] = ["782ec9ac-44f9-4318-8c67-a2fed2ccca4f", "882ec9ac-44f9-4318-8c67-a2fed2ccca4f"];
+const NETWORKS: [&str; 2] = [
+    "782ec9ac-44f9-4318-8c67-a2fed2ccca4f",
+    "882ec9ac-44f9-4318-8c67-a2fed2ccca4f",
+];
 
 /// What the role allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +69,9 @@ impl Simulated {
         self.questions.set(self.questions.get() + 1);
         let arrived: Vec<Made> = {
             let mut late = self.late.borrow_mut();
-            let (now, later) = late.drain(..).partition(|(at, _)| *at <= self.questions.get());
+            let (now, later) = late
+                .drain(..)
+                .partition(|(at, _)| *at <= self.questions.get());
             *late = later;
             let now: Vec<(u32, Made)> = now;
             now.into_iter().map(|(_, made)| made).collect()
@@ -86,23 +92,42 @@ impl Simulated {
 
     fn keep(&self, (mut port, mac): Made) -> Result<Port, NeutronError> {
         let mut made = self.made.borrow_mut();
-        let on_same: Vec<&Made> = made.iter().filter(|(other, _)| other.network_id == port.network_id).collect();
+        let on_same: Vec<&Made> = made
+            .iter()
+            .filter(|(other, _)| other.network_id == port.network_id)
+            .collect();
         if mac.is_some() && on_same.iter().any(|(_, other)| *other == mac) {
             return Err(NeutronError::MacInUse);
         }
-        let index = NETWORKS.iter().position(|id| *id == port.network_id.to_string()).unwrap();
-        let taken: BTreeSet<_> =
-            on_same.iter().flat_map(|(other, _)| &other.fixed_ips).map(|ip| ip.ip_address).collect();
-        let free = (2..).map(|host| std::net::IpAddr::from([10, u8::try_from(index).unwrap(), 0, host]));
-        let address = free.take(self.sizes[index]).find(|address| !taken.contains(address));
+        let index = NETWORKS
+            .iter()
+            .position(|id| *id == port.network_id.to_string())
+            .unwrap();
+        let taken: BTreeSet<_> = on_same
+            .iter()
+            .flat_map(|(other, _)| &other.fixed_ips)
+            .map(|ip| ip.ip_address)
+            .collect();
+        let free =
+            (2..).map(|host| std::net::IpAddr::from([10, u8::try_from(index).unwrap(), 0, host]));
+        let address = free
+            .take(self.sizes[index])
+            .find(|address| !taken.contains(address));
         let address = address.ok_or(NeutronError::Exhausted)?;
-        port.fixed_ips = vec![Address { subnet_id: port.network_id.clone(), ip_address: address }];
+        port.fixed_ips = vec![Address {
+            subnet_id: port.network_id.clone(),
+            ip_address: address,
+        }];
         made.push((port.clone(), mac));
         Ok(port)
     }
 
     fn ports_now(&self) -> Vec<Port> {
-        self.made.borrow().iter().map(|(port, _)| port.clone()).collect()
+        self.made
+            .borrow()
+            .iter()
+            .map(|(port, _)| port.clone())
+            .collect()
     }
 }
 
@@ -128,10 +153,16 @@ impl Neutron for Simulated {
         if self.role == Role::NoMacs && port.mac.is_some() {
             return Err(NeutronError::Forbidden("mac_address".to_owned()));
         }
-        assert!(port.wanted.iter().all(|wanted| matches!(wanted, Wanted::Subnet(_))));
+        assert!(
+            port.wanted
+                .iter()
+                .all(|wanted| matches!(wanted, Wanted::Subnet(_)))
+        );
         self.count.set(self.count.get() + 1);
         let made = Port {
-            id: format!("00000000-0000-4000-8000-{:012x}", self.count.get()).parse().unwrap(),
+            id: format!("00000000-0000-4000-8000-{:012x}", self.count.get())
+                .parse()
+                .unwrap(),
             network_id: port.network.clone(),
             device_id: port.device.to_owned(),
             device_owner: port.owner.as_str().to_owned(),
@@ -158,7 +189,9 @@ impl Neutron for Simulated {
             return lost();
         }
         // As a database does that takes `A` for `a`.
-        let is_meant = |wanted: Option<&str>, has: &str| wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(has));
+        let is_meant = |wanted: Option<&str>, has: &str| {
+            wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(has))
+        };
         let mut ports = self.ports_now();
         ports.retain(|port| {
             is_meant(filter.name, &port.name)
@@ -185,7 +218,13 @@ impl NetworkFacts for Simulated {
         }
         let range = "10.0.0.0/8".parse().unwrap();
         let network = NETWORKS[0].parse().unwrap();
-        Ok(Subnet { network, range, gateway: None, routes: Vec::new(), nameservers: Vec::new() })
+        Ok(Subnet {
+            network,
+            range,
+            gateway: None,
+            routes: Vec::new(),
+            nameservers: Vec::new(),
+        })
     }
 
     fn network(&self, _: &Id) -> Result<Network, NeutronError> {
@@ -194,29 +233,54 @@ impl NetworkFacts for Simulated {
 }
 
 fn wish(networks: &[&str]) -> Wish {
-    let openstack =
-        serde_json::json!({"username": "u", "password": "p", "project": "k", "domain": "d", "authUrl": "http://k"});
+    let openstack = serde_json::json!({"username": "u", "password": "p", "project": "k", "domain": "d", "authUrl": "http://k"});
     let ipam = serde_json::json!({"openstackConf": openstack, "networks": networks});
     let written = serde_json::json!({"cniVersion": "1.1.0", "name": "net", "ipam": ipam});
-    Settings::read(written.to_string().as_bytes()).unwrap().wish(&Arguments::default()).unwrap()
+    Settings::read(written.to_string().as_bytes())
+        .unwrap()
+        .wish(&Arguments::default())
+        .unwrap()
 }
 
 fn attachment(container: &str) -> Attachment {
-    Attachment { container: container.parse().unwrap(), interface: "eth0".parse().unwrap() }
+    Attachment {
+        container: container.parse().unwrap(),
+        interface: "eth0".parse().unwrap(),
+    }
 }
 
 fn identity(container: &str) -> Identity {
     Identity::new("node", "net", &attachment(container))
 }
 
-fn add_once(neutron: &Simulated, networks: &[&str], container: &str, run: u64) -> Result<BTreeSet<String>, NotAdded> {
+fn add_once(
+    neutron: &Simulated,
+    networks: &[&str],
+    container: &str,
+    run: u64,
+) -> Result<BTreeSet<String>, NotAdded> {
     neutron.patience.set(5);
-    let added = add(neutron, neutron, &wish(networks), &identity(container), &RunId::new(run))?;
-    Ok(added.outcome.addresses.iter().map(|one| one.address.addr().to_string()).collect())
+    let added = add(
+        neutron,
+        neutron,
+        &wish(networks),
+        &identity(container),
+        &RunId::new(run),
+    )?;
+    Ok(added
+        .outcome
+        .addresses
+        .iter()
+        .map(|one| one.address.addr().to_string())
+        .collect())
 }
 
 fn of_container(neutron: &Simulated, container: &str) -> Vec<Port> {
-    neutron.ports_now().into_iter().filter(|port| identity(container).is_of(port)).collect()
+    neutron
+        .ports_now()
+        .into_iter()
+        .filter(|port| identity(container).is_of(port))
+        .collect()
 }
 
 #[test]
@@ -226,7 +290,11 @@ fn an_add_is_one_port_however_often_it_is_asked() {
         let first = add_once(&neutron, &NETWORKS, "c", 1).unwrap();
         assert_eq!(add_once(&neutron, &NETWORKS, "c", 2).unwrap(), first);
         assert_eq!(neutron.ports_now().len(), 1);
-        assert_ne!(add_once(&neutron, &NETWORKS, "C", 3).unwrap(), first, "another letter is another container");
+        assert_ne!(
+            add_once(&neutron, &NETWORKS, "C", 3).unwrap(),
+            first,
+            "another letter is another container"
+        );
         assert_eq!(neutron.ports_now().len(), 2);
         delete(&neutron, &identity("c")).unwrap();
         delete(&neutron, &identity("c")).unwrap();
@@ -242,7 +310,10 @@ fn the_next_network_is_tried_when_one_is_full_and_a_second_add_stays_there() {
     let on_second = add_once(&neutron, &NETWORKS, "b", 2).unwrap();
     assert_eq!(on_second, BTreeSet::from(["10.1.0.2".to_owned()]));
     let full = add_once(&neutron, &NETWORKS, "c", 3).unwrap_err();
-    assert_eq!((full.error.code, full.left), (ErrorCode::TryAgainLater, Left::Nothing));
+    assert_eq!(
+        (full.error.code, full.left),
+        (ErrorCode::TryAgainLater, Left::Nothing)
+    );
     delete(&neutron, &identity("a")).unwrap();
     assert_eq!(add_once(&neutron, &NETWORKS, "b", 4).unwrap(), on_second);
     assert_eq!(neutron.ports_now().len(), 1);
@@ -252,11 +323,17 @@ fn the_next_network_is_tried_when_one_is_full_and_a_second_add_stays_there() {
 fn a_hardware_address_that_somebody_else_has_is_left_to_him() {
     let neutron = Simulated::new(Role::Macs, [10, 10], 0, 0);
     let foreign = identity("c").mac(0);
-    let port = Port { device_id: "router".to_owned(), ..of_somebody(NETWORKS[0]) };
+    let port = Port {
+        device_id: "router".to_owned(),
+        ..of_somebody(NETWORKS[0])
+    };
     neutron.keep((port, Some(foreign))).unwrap();
     let given = add_once(&neutron, &NETWORKS[..1], "c", 1).unwrap();
     assert_eq!(add_once(&neutron, &NETWORKS[..1], "c", 2).unwrap(), given);
-    assert_eq!((neutron.ports_now().len(), of_container(&neutron, "c").len()), (2, 1));
+    assert_eq!(
+        (neutron.ports_now().len(), of_container(&neutron, "c").len()),
+        (2, 1)
+    );
     delete(&neutron, &identity("c")).unwrap();
     assert_eq!(neutron.ports_now().len(), 1);
 }
@@ -283,8 +360,17 @@ fn garbage_is_what_no_attachment_has() {
     }
     let name = Identity::name_of("node", "net");
     let valid = BTreeSet::from([attachment("b")]);
-    assert_eq!(collect_garbage(&neutron, &Identity::name_of("NODE", "net"), &valid).unwrap(), Collected::default());
-    assert_eq!(collect_garbage(&neutron, &name, &valid).unwrap().removed.len(), 2);
+    assert_eq!(
+        collect_garbage(&neutron, &Identity::name_of("NODE", "net"), &valid).unwrap(),
+        Collected::default()
+    );
+    assert_eq!(
+        collect_garbage(&neutron, &name, &valid)
+            .unwrap()
+            .removed
+            .len(),
+        2
+    );
     assert_eq!(of_container(&neutron, "b").len(), 1);
 }
 
@@ -292,35 +378,70 @@ fn garbage_is_what_no_attachment_has() {
 fn whatever_gets_lost_there_is_one_port_or_none() {
     let (mut succeeded, mut told) = (0, 0);
     for seed in 0..6_000 {
-        let role = if seed % 2 == 0 { Role::Macs } else { Role::NoMacs };
-        let networks = if seed % 3 == 0 { &NETWORKS[..1] } else { &NETWORKS[..] };
+        let role = if seed % 2 == 0 {
+            Role::Macs
+        } else {
+            Role::NoMacs
+        };
+        let networks = if seed % 3 == 0 {
+            &NETWORKS[..1]
+        } else {
+            &NETWORKS[..]
+        };
         let neutron = Simulated::new(role, [2, 3], seed, 25);
-        let context = |what: &str| format!("seed {seed} {role:?}: {what}: {:?}", neutron.ports_now());
+        let context =
+            |what: &str| format!("seed {seed} {role:?}: {what}: {:?}", neutron.ports_now());
         let mut given = None;
         for run in 0..3 {
             match add_once(&neutron, networks, "c", run) {
                 Ok(addresses) => {
                     let again = given.get_or_insert_with(|| addresses.clone());
-                    assert_eq!(*again, addresses, "{}", context("the same address each time"));
+                    assert_eq!(
+                        *again,
+                        addresses,
+                        "{}",
+                        context("the same address each time")
+                    );
                     succeeded += 1;
-                    assert!(!of_container(&neutron, "c").is_empty(), "{}", context("it has its port"));
+                    assert!(
+                        !of_container(&neutron, "c").is_empty(),
+                        "{}",
+                        context("it has its port")
+                    );
                 }
                 Err(not) => {
                     let mine = of_container(&neutron, "c");
                     let description = RunId::new(run).to_string();
                     let of_run = |port: &Port| port.description == description;
                     let left = mine.iter().filter(|port| of_run(port)).count();
-                    let late = neutron.late.borrow().iter().filter(|(_, (port, _))| of_run(port)).count();
+                    let late = neutron
+                        .late
+                        .borrow()
+                        .iter()
+                        .filter(|(_, (port, _))| of_run(port))
+                        .count();
                     let is_told = not.left == Left::Perhaps;
                     told += usize::from(is_told);
-                    assert!(is_told || left + late == 0, "{}", context("a failed run leaves nothing, or says so"));
+                    assert!(
+                        is_told || left + late == 0,
+                        "{}",
+                        context("a failed run leaves nothing, or says so")
+                    );
                     if given.is_some() {
-                        assert!(!mine.is_empty(), "{}", context("nor takes what an earlier one gave"));
+                        assert!(
+                            !mine.is_empty(),
+                            "{}",
+                            context("nor takes what an earlier one gave")
+                        );
                     }
                 }
             }
             if role == Role::Macs && networks.len() == 1 {
-                assert!(of_container(&neutron, "c").len() <= 1, "{}", context("hardware addresses collide"));
+                assert!(
+                    of_container(&neutron, "c").len() <= 1,
+                    "{}",
+                    context("hardware addresses collide")
+                );
             }
         }
         // What is on its way arrives, and when all is quiet nothing stays.

@@ -1,5 +1,6 @@
-//! The warm pool of a node: ports that were made before anybody needs them. Which of them an interface can have, and what is to be done so
-//! that there are enough. Who has which is a matter of the node's files, never of Neutron: a port of the pool keeps its owner and its place in the
+//! The warm pool of a node: ports that were made before anybody needs them. Which of them an
+//! interface can have, and what is to be done so that there are enough. Who has which is a matter
+//! of the node's files, never of Neutron: a port of the pool keeps its owner and its place in the
 //! pool for as long as it lives.
 
 mod upkeep;
@@ -24,7 +25,8 @@ pub struct PoolSize {
     pub most: usize,
 }
 
-/// What a network's configuration asks of all its ports. With another configuration another port is needed.
+/// What a network's configuration asks of all its ports. With another configuration another port is
+/// needed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeFor {
     networks: Vec<Id>,
@@ -35,8 +37,17 @@ pub struct MadeFor {
 impl MadeFor {
     /// What this wish asks of its port.
     pub fn of(wish: &Wish) -> MadeFor {
-        let Wish { networks, subnets, security_groups, .. } = wish.clone();
-        MadeFor { networks, subnets, security_groups }
+        let Wish {
+            networks,
+            subnets,
+            security_groups,
+            ..
+        } = wish.clone();
+        MadeFor {
+            networks,
+            subnets,
+            security_groups,
+        }
     }
 }
 
@@ -59,12 +70,19 @@ impl PooledPort {
 
     /// How it is found at Neutron.
     pub fn identity(&self) -> Identity {
-        let Port { name, device_id, .. } = &self.port;
-        Identity { owner: Owner::Pool, name: name.clone(), device: device_id.clone() }
+        let Port {
+            name, device_id, ..
+        } = &self.port;
+        Identity {
+            owner: Owner::Pool,
+            name: name.clone(),
+            device: device_id.clone(),
+        }
     }
 }
 
-/// What the node keeps of the subnets and networks of its pool, for as long as it has no better: Neutron may be away.
+/// What the node keeps of the subnets and networks of its pool, for as long as it has no better:
+/// Neutron may be away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptFacts {
     /// By their ids.
@@ -85,11 +103,15 @@ impl KeptFacts {
         let mut facts = KeptFacts::default();
         for PooledPort { port, .. } in ports {
             if !facts.networks.contains_key(&port.network_id) {
-                facts.networks.insert(port.network_id.clone(), neutron.network(&port.network_id)?);
+                facts
+                    .networks
+                    .insert(port.network_id.clone(), neutron.network(&port.network_id)?);
             }
             for fixed in &port.fixed_ips {
                 if !facts.subnets.contains_key(&fixed.subnet_id) {
-                    facts.subnets.insert(fixed.subnet_id.clone(), neutron.subnet(&fixed.subnet_id)?);
+                    facts
+                        .subnets
+                        .insert(fixed.subnet_id.clone(), neutron.subnet(&fixed.subnet_id)?);
                 }
             }
         }
@@ -99,11 +121,17 @@ impl KeptFacts {
 
 impl NetworkFacts for KeptFacts {
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
-        self.subnets.get(id).cloned().ok_or_else(|| NeutronError::NotFound(format!("subnet {id}, in the warm pool")))
+        self.subnets
+            .get(id)
+            .cloned()
+            .ok_or_else(|| NeutronError::NotFound(format!("subnet {id}, in the warm pool")))
     }
 
     fn network(&self, id: &Id) -> Result<Network, NeutronError> {
-        self.networks.get(id).copied().ok_or_else(|| NeutronError::NotFound(format!("network {id}, in the warm pool")))
+        self.networks
+            .get(id)
+            .copied()
+            .ok_or_else(|| NeutronError::NotFound(format!("network {id}, in the warm pool")))
     }
 }
 

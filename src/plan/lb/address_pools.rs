@@ -9,36 +9,57 @@ use super::{LbPlan, blocked, hidden};
 use crate::check::{self, NeutronTrouble};
 use crate::claims::Claims;
 use crate::desired::{AddressPoolsAsked, Desired, WantedAddressPool};
-use crate::lbipam::{AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector};
-use crate::model::{AddressPoolName, Finding, Hazard, OWNER_LABEL, ObjectRef, ObjectVersion, Rule, Severity};
+use crate::lbipam::{
+    AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
+};
+use crate::model::{
+    AddressPoolName, Finding, Hazard, OWNER_LABEL, ObjectRef, ObjectVersion, Rule, Severity,
+};
 use crate::net::{Range, RangeIndex};
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 use crate::plan::BlockedReason;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let deciding = Deciding { observed, rules: observed.lb_rules(), users: Users::new(desired, observed, &claims) };
+    let deciding = Deciding {
+        observed,
+        rules: observed.lb_rules(),
+        users: Users::new(desired, observed, &claims),
+    };
     for wanted in desired.address_pools.values() {
-        plan.findings.extend(deciding.users.given_in_use(wanted, observed));
+        plan.findings
+            .extend(deciding.users.given_in_use(wanted, observed));
         let target = Target::AddressPool(wanted.name.clone());
         match deciding.wanted(wanted) {
             Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
             Ok(None) => plan.unchanged.push(target),
             Err(reason) => {
                 let origin = Some(wanted.origin.clone());
-                plan.blocked.push(super::Blocked { target, reason, origin });
+                plan.blocked.push(super::Blocked {
+                    target,
+                    reason,
+                    origin,
+                });
             }
         }
     }
     let is_asked_here = desired.address_pools_asked == AddressPoolsAsked::All;
-    for seen in observed.address_pools.values().filter(|seen| is_asked_here && seen.is_ours()) {
-        let Ok(name) = seen.name.parse::<AddressPoolName>() else { continue };
+    for seen in observed
+        .address_pools
+        .values()
+        .filter(|seen| is_asked_here && seen.is_ours())
+    {
+        let Ok(name) = seen.name.parse::<AddressPoolName>() else {
+            continue;
+        };
         if desired.address_pools.contains_key(&name) {
             continue;
         }
         match deciding.deletion(&name, seen) {
             Ok(change) => plan.changes.push(Change::AddressPool(Box::new(change))),
-            Err(obstacle) => plan.blocked.push(blocked(Target::AddressPool(name), obstacle, None)),
+            Err(obstacle) => plan
+                .blocked
+                .push(blocked(Target::AddressPool(name), obstacle, None)),
         }
     }
     let order = |change: &Change| match change {
@@ -55,30 +76,50 @@ struct Deciding<'d> {
 }
 
 impl Deciding<'_> {
-    fn wanted(&self, wanted: &WantedAddressPool) -> Result<Option<AddressPoolChange>, BlockedReason> {
+    fn wanted(
+        &self,
+        wanted: &WantedAddressPool,
+    ) -> Result<Option<AddressPoolChange>, BlockedReason> {
         let api = self.api()?;
-        let (spec, translation) = wanted.manifest.spec.translated(&self.rules).map_err(LbObstacle::NotRead)?;
-        let mut after = AddressPoolManifest { spec, ..wanted.manifest.clone() };
-        after.labels.insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
+        let (spec, translation) = wanted
+            .manifest
+            .spec
+            .translated(&self.rules)
+            .map_err(LbObstacle::NotRead)?;
+        let mut after = AddressPoolManifest {
+            spec,
+            ..wanted.manifest.clone()
+        };
+        after
+            .labels
+            .insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
         let seen = self.observed.address_pools.get(wanted.name.as_str());
         self.users.refuse(&after, seen)?;
-        let change = |action, before: Option<AddressPoolManifest>, guard, author| AddressPoolChange {
-            action,
-            name: wanted.name.clone(),
-            api,
-            translation: match &before {
-                Some(before) if before.spec.cidrs.is_empty() == after.spec.cidrs.is_empty() => Translation::None,
-                _ => translation,
-            },
-            before,
-            after: Some(after.clone()),
-            author,
-            hazard: Hazard::None,
-            guard,
-            origin: Some(wanted.origin.clone()),
-        };
+        let change =
+            |action, before: Option<AddressPoolManifest>, guard, author| AddressPoolChange {
+                action,
+                name: wanted.name.clone(),
+                api,
+                translation: match &before {
+                    Some(before) if before.spec.cidrs.is_empty() == after.spec.cidrs.is_empty() => {
+                        Translation::None
+                    }
+                    _ => translation,
+                },
+                before,
+                after: Some(after.clone()),
+                author,
+                hazard: Hazard::None,
+                guard,
+                origin: Some(wanted.origin.clone()),
+            };
         let Some(seen) = seen else {
-            return Ok(Some(change(PoolAction::Create, None, ObjectVersion::default(), None)));
+            return Ok(Some(change(
+                PoolAction::Create,
+                None,
+                ObjectVersion::default(),
+                None,
+            )));
         };
         let action = match seen.manifest.labels.get(OWNER_LABEL.0) {
             _ if seen.is_ours() => PoolAction::Update,
@@ -92,10 +133,19 @@ impl Deciding<'_> {
             return Err(BlockedReason::NoIdentity);
         }
         let before = shown_of(seen, &after);
-        Ok(Some(change(action, Some(before), seen.version.clone(), seen.author.clone())))
+        Ok(Some(change(
+            action,
+            Some(before),
+            seen.version.clone(),
+            seen.author.clone(),
+        )))
     }
 
-    fn deletion(&self, name: &AddressPoolName, seen: &SeenAddressPool) -> Result<AddressPoolChange, LbObstacle> {
+    fn deletion(
+        &self,
+        name: &AddressPoolName,
+        seen: &SeenAddressPool,
+    ) -> Result<AddressPoolChange, LbObstacle> {
         Ok(AddressPoolChange {
             action: PoolAction::Delete,
             name: name.clone(),
@@ -117,18 +167,25 @@ impl Deciding<'_> {
         if self.observed.cilium.version.is_none() {
             return Err(LbObstacle::VersionUnknown);
         }
-        self.observed.address_pool_api().ok_or(LbObstacle::NotServed)
+        self.observed
+            .address_pool_api()
+            .ok_or(LbObstacle::NotServed)
     }
 }
 
-/// Whether nothing is left to write. What others add to labels and annotations is theirs; what we wrote and the files have no more goes.
+/// Whether nothing is left to write. What others add to labels and annotations is theirs; what we
+/// wrote and the files have no more goes.
 fn is_as_wanted(seen: &SeenAddressPool, wanted: &AddressPoolManifest, rules: &LbRules) -> bool {
     let is_same = |seen: &Texts, wanted: &Texts, ours: &BTreeSet<String>| {
         let keys = wanted.keys().chain(ours);
         keys.into_iter().all(|key| seen.get(key) == wanted.get(key))
     };
     is_same(&seen.manifest.labels, &wanted.labels, &seen.our_labels)
-        && is_same(&seen.manifest.annotations, &wanted.annotations, &seen.our_annotations)
+        && is_same(
+            &seen.manifest.annotations,
+            &wanted.annotations,
+            &seen.our_annotations,
+        )
         && seen.manifest.spec.means_the_same(&wanted.spec, rules)
 }
 
@@ -137,12 +194,20 @@ type Texts = BTreeMap<String, String>;
 /// What a pool shows, of labels and annotations what will be written and what we wrote.
 fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoolManifest {
     let only = |seen: &Texts, written: &Texts, ours: &BTreeSet<String>| {
-        let matters = |(key, _): &(&String, &String)| written.contains_key(*key) || ours.contains(*key);
-        seen.iter().filter(matters).map(|(key, value)| (key.clone(), value.clone())).collect()
+        let matters =
+            |(key, _): &(&String, &String)| written.contains_key(*key) || ours.contains(*key);
+        seen.iter()
+            .filter(matters)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
     };
     AddressPoolManifest {
         labels: only(&seen.manifest.labels, &written.labels, &seen.our_labels),
-        annotations: only(&seen.manifest.annotations, &written.annotations, &seen.our_annotations),
+        annotations: only(
+            &seen.manifest.annotations,
+            &written.annotations,
+            &seen.our_annotations,
+        ),
         spec: seen.manifest.spec.clone(),
     }
 }
@@ -156,17 +221,40 @@ pub(super) struct Users {
 
 impl Users {
     pub(super) fn new(desired: &Desired, observed: &Observed, claims: &Claims) -> Users {
-        let blocks = observed.shown_blocks().map(|(node, block)| (block.range(), AddressUser::PodCidr(node.clone())));
+        let blocks = observed
+            .shown_blocks()
+            .map(|(node, block)| (block.range(), AddressUser::PodCidr(node.clone())));
         let machines = observed.nodes.values().flat_map(|node| {
-            node.addresses.iter().map(|address| (Range::from(*address), AddressUser::Machine(node.name.clone())))
+            node.addresses.iter().map(|address| {
+                (
+                    Range::from(*address),
+                    AddressUser::Machine(node.name.clone()),
+                )
+            })
         });
-        let services = observed.service_ranges.iter().map(|range| (*range, AddressUser::ServiceCidr));
-        let claimed = claims.held().map(|(block, node)| (block.range(), AddressUser::Claimed(node.clone())));
-        let unattributed = observed.unattributed.iter().map(|block| (block.range(), AddressUser::Unattributed));
+        let services = observed
+            .service_ranges
+            .iter()
+            .map(|range| (*range, AddressUser::ServiceCidr));
+        let claimed = claims
+            .held()
+            .map(|(block, node)| (block.range(), AddressUser::Claimed(node.clone())));
+        let unattributed = observed
+            .unattributed
+            .iter()
+            .map(|block| (block.range(), AddressUser::Unattributed));
         let of_neutron = check::neutron_ranges(desired, observed)
             .map(|(pool, range)| (range.range(), AddressUser::NeutronPool(pool.name.clone())));
-        let all = blocks.chain(machines).chain(services).chain(claimed).chain(unattributed).chain(of_neutron);
-        Users { known: RangeIndex::new(all), unknown: check::neutron_trouble(desired, observed) }
+        let all = blocks
+            .chain(machines)
+            .chain(services)
+            .chain(claimed)
+            .chain(unattributed)
+            .chain(of_neutron);
+        Users {
+            known: RangeIndex::new(all),
+            unknown: check::neutron_trouble(desired, observed),
+        }
     }
 
     /// Refuses ranges that the pool does not have yet and that something else uses.
@@ -175,13 +263,16 @@ impl Users {
         wanted: &AddressPoolManifest,
         seen: Option<&SeenAddressPool>,
     ) -> Result<(), LbObstacle> {
-        let has = |range: &Range| seen.is_some_and(|seen| seen.manifest.spec.ranges().any(|own| own.contains(range)));
+        let has = |range: &Range| {
+            seen.is_some_and(|seen| seen.manifest.spec.ranges().any(|own| own.contains(range)))
+        };
         let used = |range: Range| {
             let user = self.known.overlapping(&range).min()?;
             Some(LbObstacle::InUse(range, user.0, user.1.clone()))
         };
         let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
-        let is_more = further.peek().is_some() || seen.is_none_or(|seen| gives_more(&wanted.spec, &seen.manifest.spec));
+        let is_more = further.peek().is_some()
+            || seen.is_none_or(|seen| gives_more(&wanted.spec, &seen.manifest.spec));
         match (further.find_map(used), &self.unknown) {
             (Some(obstacle), _) => Err(obstacle),
             (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
@@ -193,17 +284,29 @@ impl Users {
 impl Users {
     /// Tells of a pool that is there, and that goes on to give Services what something else has.
     fn given_in_use(&self, wanted: &WantedAddressPool, observed: &Observed) -> Option<Finding> {
-        observed.address_pools.get(wanted.name.as_str()).filter(|_| !wanted.manifest.spec.disabled)?;
-        let used = wanted.manifest.spec.ranges().filter_map(|range| self.known.overlapping(&range).min());
+        observed
+            .address_pools
+            .get(wanted.name.as_str())
+            .filter(|_| !wanted.manifest.spec.disabled)?;
+        let used = wanted
+            .manifest
+            .spec
+            .ranges()
+            .filter_map(|range| self.known.overlapping(&range).min());
         let used: BTreeSet<&(Range, AddressUser)> = used.collect();
         let (range, user) = used.first()?;
         let more = match used.len() - 1 {
             0 => String::new(),
             count => format!(", and {count} more"),
         };
-        let message = format!("CiliumLoadBalancerIPPool `{}` may give Services {range}, {user}{more}", wanted.name);
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` may give Services {range}, {user}{more}",
+            wanted.name
+        );
         let finding = Finding::new(Severity::Error, Rule("address-pool-in-use"), message);
-        let finding = finding.about(ObjectRef::address_pool(wanted.name.as_str())).at(&wanted.origin, "has them");
+        let finding = finding
+            .about(ObjectRef::address_pool(wanted.name.as_str()))
+            .at(&wanted.origin, "has them");
         Some(finding.help("take these addresses out of the pool"))
     }
 }
@@ -211,8 +314,15 @@ impl Users {
 /// Whether other Services may get addresses of the same ranges, or the same ones others.
 fn gives_more(wanted: &AddressPoolSpec, seen: &AddressPoolSpec) -> bool {
     let whom = |spec: &AddressPoolSpec| {
-        let selector = spec.service_selector.as_ref().map(WrittenSelector::selector).transpose();
-        (selector.unwrap_or_default().unwrap_or_default(), spec.first_last())
+        let selector = spec
+            .service_selector
+            .as_ref()
+            .map(WrittenSelector::selector)
+            .transpose();
+        (
+            selector.unwrap_or_default().unwrap_or_default(),
+            spec.first_last(),
+        )
     };
     !wanted.disabled && (seen.disabled || whom(wanted) != whom(seen))
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use crate::lbipam::{AddressPoolApi, AddressPoolManifest, Translation};
 use crate::model::{AddressPoolName, Hazard, ObjectVersion, Origin, ServiceName};
 
-/// What a change does to a pool, in the order in which changes are sent: what takes addresses away goes before what adds them, so that a
-/// pool that moves to another name never overlaps itself.
+/// What a change does to a pool, in the order in which changes are sent: what takes addresses away
+/// goes before what adds them, so that a pool that moves to another name never overlaps itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolAction {
     /// It is changed, and ours already.
@@ -30,7 +30,8 @@ pub struct AddressPoolChange {
     pub name: AddressPoolName,
     /// The version in which it is written.
     pub api: AddressPoolApi,
-    /// What it shows now, of labels and annotations only those that are written; `None` for one that is made.
+    /// What it shows now, of labels and annotations only those that are written; `None` for one
+    /// that is made.
     pub before: Option<AddressPoolManifest>,
     /// What it will show; `None` for one that is deleted.
     pub after: Option<AddressPoolManifest>,
@@ -40,7 +41,8 @@ pub struct AddressPoolChange {
     pub author: Option<(String, String)>,
     /// What it means for workloads.
     pub hazard: Hazard,
-    /// The object that was seen; the write must fail when it is another one by now. Empty for one that is made: then there must be none.
+    /// The object that was seen; the write must fail when it is another one by now. Empty for one
+    /// that is made: then there must be none.
     pub guard: ObjectVersion,
     /// Where the files have it.
     pub origin: Option<Origin>,
@@ -78,5 +80,9 @@ pub struct ServiceChange {
 
 /// Addresses as the annotation has them.
 pub(super) fn annotation_value(addresses: &[IpAddr]) -> String {
-    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
 }

@@ -1,11 +1,14 @@
-//! What changes of pools and pins do to each Service, step by step, now and when the operator starts again.
+//! What changes of pools and pins do to each Service, step by step, now and when the operator
+//! starts again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::super::change::Change;
 use super::world::World;
-use crate::lbipam::{Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, settle};
+use crate::lbipam::{
+    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, settle,
+};
 use crate::model::{Hazard, ServiceName};
 use crate::net::{Family, Range};
 use crate::observed::{Observed, ObservedKind};
@@ -59,13 +62,18 @@ pub struct Effects {
 impl Effects {
     /// Addresses that go, or may go, now or later.
     pub fn lost(&self) -> impl Iterator<Item = (&ServiceName, &LostAddress)> {
-        self.services.iter().flat_map(|effect| effect.loses.iter().map(move |lost| (&effect.service, lost)))
+        self.services
+            .iter()
+            .flat_map(|effect| effect.loses.iter().map(move |lost| (&effect.service, lost)))
     }
 }
 
 /// What these changes do, in their order.
 pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
-    let mut changes = changes.into_iter().filter(|change| change.as_node().is_none()).peekable();
+    let mut changes = changes
+        .into_iter()
+        .filter(|change| change.as_node().is_none())
+        .peekable();
     if changes.peek().is_none() {
         // Nodes alone change nothing here, and copying every pool and Service would be for nothing.
         return Effects::default();
@@ -104,18 +112,31 @@ fn lost_of(
 ) -> Losses {
     let of_service = |(name, outlook): (&ServiceName, &Outlook)| {
         let name = name.clone();
-        include(outlook).into_iter().map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty)))
+        include(outlook)
+            .into_iter()
+            .map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty)))
     };
-    outlooks.iter().filter(|(_, outlook)| !outlook.keeps_all()).flat_map(of_service).collect()
+    outlooks
+        .iter()
+        .filter(|(_, outlook)| !outlook.keeps_all())
+        .flat_map(of_service)
+        .collect()
 }
 
 fn certain(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
-    outlook.loses.iter().map(|(address, why)| (*address, *why, Certainty::Certain)).collect()
+    outlook
+        .loses
+        .iter()
+        .map(|(address, why)| (*address, *why, Certainty::Certain))
+        .collect()
 }
 
 /// What is contested may stay.
 fn all(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
-    let contested = outlook.contested.iter().map(|address| (*address, Loss::Taken, Certainty::LeftToChance));
+    let contested = outlook
+        .contested
+        .iter()
+        .map(|address| (*address, Loss::Taken, Certainty::LeftToChance));
     contested.chain(certain(outlook)).collect()
 }
 
@@ -125,7 +146,15 @@ impl Foretelling {
         let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
         let sight = if is_blind { Sight::Blind } else { Sight::Clear };
         let (lost, given) = (Losses::new(), BTreeMap::new());
-        Foretelling { before: world.clone(), world, lost, given, last: None, touched: Vec::new(), sight }
+        Foretelling {
+            before: world.clone(),
+            world,
+            lost,
+            given,
+            last: None,
+            touched: Vec::new(),
+            sight,
+        }
     }
 
     /// Pools and Services after the changes so far.
@@ -139,7 +168,9 @@ impl Foretelling {
         let takes_away = self.foresee(change);
         let hazard = match change {
             // The first pool wakes the operator, which then takes away what it did not give.
-            Change::AddressPool(pool) if self.sight == Sight::Blind && (pool.before.is_some() || is_first) => {
+            Change::AddressPool(pool)
+                if self.sight == Sight::Blind && (pool.before.is_some() || is_first) =>
+            {
                 Hazard::Destructive
             }
             _ if takes_away => Hazard::Destructive,
@@ -161,17 +192,28 @@ impl Foretelling {
         let known = self.world.read(&rules);
         self.world.put(change);
         let pools = self.world.read(&rules);
-        let settled = settle(&pools, self.world.services.values(), &rules, OperatorState::Running(&known));
+        let settled = settle(
+            &pools,
+            self.world.services.values(),
+            &rules,
+            OperatorState::Running(&known),
+        );
         self.world.mark(&pools, &known);
         for (name, outlook) in &settled.outlooks {
-            let Some(service) = self.world.services.get_mut(name) else { continue };
+            let Some(service) = self.world.services.get_mut(name) else {
+                continue;
+            };
             service.ingress.clone_from(&outlook.keeps);
             for gain in &outlook.gains {
                 match gain {
                     Gain::Exactly(address) => service.ingress.push(*address),
-                    // Which one is not known, so in the steps that follow the Service seems to lack it still.
+                    // Which one is not known, so in the steps that follow the Service seems to lack
+                    // it still.
                     Gain::OneOf { family, pools } => {
-                        self.given.entry((name.clone(), *family)).or_default().extend(pools.iter().cloned());
+                        self.given
+                            .entry((name.clone(), *family))
+                            .or_default()
+                            .extend(pools.iter().cloned());
                     }
                 }
             }
@@ -180,7 +222,8 @@ impl Foretelling {
         self.last = Some(settled.outlooks);
         if let Change::AddressPool(change) = change {
             let manifests = change.before.iter().chain(&change.after);
-            self.touched.extend(manifests.flat_map(|manifest| manifest.spec.ranges()));
+            self.touched
+                .extend(manifests.flat_map(|manifest| manifest.spec.ranges()));
         }
         let takes_away = !lost.is_empty();
         for (address, (why, certainty)) in lost {
@@ -193,7 +236,9 @@ impl Foretelling {
     }
 
     pub(super) fn finish(mut self) -> Effects {
-        let Some(last) = self.last.take() else { return Effects::default() };
+        let Some(last) = self.last.take() else {
+            return Effects::default();
+        };
         let rules = self.before.rules.clone();
         let pools = self.before.read(&rules);
         let running = OperatorState::Running(&pools);
@@ -205,29 +250,64 @@ impl Foretelling {
             let exactly = self.new_addresses(&name);
             let is_new = |gain: &Gain| before.is_none_or(|before| !before.gains.contains(gain));
             let has_been_given = !given.is_empty();
-            let waits = |why: &Pending| !has_been_given && before.is_none_or(|before| !before.pending.contains(why));
+            let waits = |why: &Pending| {
+                !has_been_given && before.is_none_or(|before| !before.pending.contains(why))
+            };
             let pending = outlook.pending.into_iter().filter(waits).collect();
             let gains = exactly.into_iter().chain(given).filter(is_new).collect();
-            effects.insert(name.clone(), ServiceEffect { service: name, loses: Vec::new(), gains, pending });
+            effects.insert(
+                name.clone(),
+                ServiceEffect {
+                    service: name,
+                    loses: Vec::new(),
+                    gains,
+                    pending,
+                },
+            );
         }
-        // What a pool that changes covers goes with it, even where it is not known why the Service has it.
+        // What a pool that changes covers goes with it, even where it is not known why the Service
+        // has it.
         let mut anyway = lost_of(&anyway.outlooks, certain);
-        anyway.retain(|(_, address), _| !self.touched.iter().any(|range| range.contains(&Range::from(*address))));
+        anyway.retain(|(_, address), _| {
+            !self
+                .touched
+                .iter()
+                .any(|range| range.contains(&Range::from(*address)))
+        });
         for ((name, address), when, why, certainty) in self.losses(&rules, &anyway) {
             if let Some(effect) = effects.get_mut(&name) {
-                effect.loses.push(LostAddress { address, when, why, certainty });
+                effect.loses.push(LostAddress {
+                    address,
+                    when,
+                    why,
+                    certainty,
+                });
             }
         }
-        let is_one =
-            |effect: &ServiceEffect| !(effect.loses.is_empty() && effect.gains.is_empty() && effect.pending.is_empty());
-        Effects { services: effects.into_values().filter(is_one).collect(), conflicts: self.conflicts(&rules) }
+        let is_one = |effect: &ServiceEffect| {
+            !(effect.loses.is_empty() && effect.gains.is_empty() && effect.pending.is_empty())
+        };
+        Effects {
+            services: effects.into_values().filter(is_one).collect(),
+            conflicts: self.conflicts(&rules),
+        }
     }
 
     /// Known addresses that a Service has after all steps, and had not before.
     fn new_addresses(&self, service: &ServiceName) -> Vec<Gain> {
-        let ingress = |world: &World| world.services.get(service).map(|s| s.ingress.clone()).unwrap_or_default();
+        let ingress = |world: &World| {
+            world
+                .services
+                .get(service)
+                .map(|s| s.ingress.clone())
+                .unwrap_or_default()
+        };
         let had = ingress(&self.before);
-        ingress(&self.world).into_iter().filter(|address| !had.contains(address)).map(Gain::Exactly).collect()
+        ingress(&self.world)
+            .into_iter()
+            .filter(|address| !had.contains(address))
+            .map(Gain::Exactly)
+            .collect()
     }
 
     /// Addresses that a Service got in one of the steps, one of each family.
@@ -251,11 +331,17 @@ impl Foretelling {
     }
 
     /// Every address that goes because of the changes, each with the first time at which it does.
-    fn losses(&self, rules: &LbRules, anyway: &Losses) -> Vec<((ServiceName, IpAddr), LossTime, Loss, Certainty)> {
+    fn losses(
+        &self,
+        rules: &LbRules,
+        anyway: &Losses,
+    ) -> Vec<((ServiceName, IpAddr), LossTime, Loss, Certainty)> {
         let mut losses = Vec::new();
         let mut told: Losses = anyway.clone();
-        let mut times =
-            vec![(LossTime::Now, self.lost.clone()), (LossTime::OperatorRestart, self.lost_at_start(rules))];
+        let mut times = vec![
+            (LossTime::Now, self.lost.clone()),
+            (LossTime::OperatorRestart, self.lost_at_start(rules)),
+        ];
         if rules.is_before_newest() {
             times.push((LossTime::Upgrade, self.lost_at_start(&rules.upgraded())));
         }
@@ -269,11 +355,21 @@ impl Foretelling {
         losses
     }
 
-    /// Addresses that go when an operator of these rules starts, and would not have gone before the changes.
+    /// Addresses that go when an operator of these rules starts, and would not have gone before the
+    /// changes.
     fn lost_at_start(&self, rules: &LbRules) -> Losses {
         let at_start = |world: &World| {
             let pools = world.read(rules);
-            lost_of(&settle(&pools, world.services.values(), rules, OperatorState::Restarted).outlooks, certain)
+            lost_of(
+                &settle(
+                    &pools,
+                    world.services.values(),
+                    rules,
+                    OperatorState::Restarted,
+                )
+                .outlooks,
+                certain,
+            )
         };
         let before = at_start(&self.before);
         let mut lost = at_start(&self.world);

@@ -1,8 +1,10 @@
-//! LoadBalancer pools and pins of Services: what would change, what it does to each Service, and what must wait.
+//! LoadBalancer pools and pins of Services: what would change, what it does to each Service, and
+//! what must wait.
 //!
-//! Changes are sent in the order in which they stand, and what they do is foretold in this order: pins of Services that have no address
-//! yet, so that none is given that is changed at once; pools that change or go before pools that are made; then the other pins. Which
-//! address Cilium picks where it is free to pick is never foretold.
+//! Changes are sent in the order in which they stand, and what they do is foretold in this order:
+//! pins of Services that have no address yet, so that none is given that is changed at once; pools
+//! that change or go before pools that are made; then the other pins. Which address Cilium picks
+//! where it is free to pick is never foretold.
 
 mod address_pools;
 mod change;
@@ -24,7 +26,9 @@ pub use change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
 pub use foretell::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 pub use obstacle::{AddressUser, LbObstacle};
 pub(super) use refusals::refusals;
-pub(super) use undo::{after, as_written_now, creates, inverted, is_gone, shows, undone, unseen, wants_pool};
+pub(super) use undo::{
+    after, as_written_now, creates, inverted, is_gone, shows, undone, unseen, wants_pool,
+};
 
 /// What is planned for LoadBalancer addresses.
 #[derive(Default)]
@@ -46,8 +50,13 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         }
         service_pins::decide(desired, observed, pools.world(), &mut plan);
         let is_early = |change: &Change| match change {
-            Change::Service(change) => observed.services.get(&change.service).is_some_and(|s| s.ingress.is_empty()),
-            Change::AddressPool(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => false,
+            Change::Service(change) => observed
+                .services
+                .get(&change.service)
+                .is_some_and(|s| s.ingress.is_empty()),
+            Change::AddressPool(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => {
+                false
+            }
         };
         plan.changes.sort_by_key(|change| !is_early(change));
     }
@@ -59,15 +68,28 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         foretelling.step(change);
     }
     plan.effects = foretelling.finish();
-    plan.findings.extend(plan.effects.conflicts.iter().map(|(name, conflict)| {
-        let origin = desired.address_pools.values().find(|pool| pool.name.as_str() == name).map(|pool| &pool.origin);
-        conflict_finding(name, conflict, origin)
-    }));
+    plan.findings
+        .extend(plan.effects.conflicts.iter().map(|(name, conflict)| {
+            let origin = desired
+                .address_pools
+                .values()
+                .find(|pool| pool.name.as_str() == name)
+                .map(|pool| &pool.origin);
+            conflict_finding(name, conflict, origin)
+        }));
     plan
 }
 
-fn conflict_finding(name: &str, conflict: &crate::lbipam::Conflict, origin: Option<&Origin>) -> Finding {
-    let other = if conflict.with == name { "itself".to_owned() } else { format!("`{}`", conflict.with.escape_debug()) };
+fn conflict_finding(
+    name: &str,
+    conflict: &crate::lbipam::Conflict,
+    origin: Option<&Origin>,
+) -> Finding {
+    let other = if conflict.with == name {
+        "itself".to_owned()
+    } else {
+        format!("`{}`", conflict.with.escape_debug())
+    };
     let loser = match conflict.certainty {
         Certainty::Certain => format!("`{}`", name.escape_debug()),
         Certainty::LeftToChance => "one of the two, left to chance,".to_owned(),
@@ -79,7 +101,9 @@ fn conflict_finding(name: &str, conflict: &crate::lbipam::Conflict, origin: Opti
         conflict.with_range
     );
     let finding = Finding::new(Severity::Warning, Rule("address-pool-conflict"), message);
-    let finding = finding.about(ObjectRef::address_pool(name)).help("take the addresses out of one of them first");
+    let finding = finding
+        .about(ObjectRef::address_pool(name))
+        .help("take the addresses out of one of them first");
     match origin {
         Some(origin) => finding.at(origin, "would overlap"),
         None => finding,
@@ -87,7 +111,11 @@ fn conflict_finding(name: &str, conflict: &crate::lbipam::Conflict, origin: Opti
 }
 
 fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blocked {
-    Blocked { target, reason: obstacle.into(), origin: origin.cloned() }
+    Blocked {
+        target,
+        reason: obstacle.into(),
+        origin: origin.cloned(),
+    }
 }
 
 /// Why a kind cannot be seen, in the server's words.

@@ -83,10 +83,16 @@ impl fmt::Display for LbObstacle {
                     "the server does not know CiliumLoadBalancerIPPools: their CustomResourceDefinition is not installed"
                 )
             }
-            LbObstacle::PoolsHidden(why) => write!(f, "ciliumloadbalancerippools.cilium.io cannot be read: {why}"),
+            LbObstacle::PoolsHidden(why) => write!(
+                f,
+                "ciliumloadbalancerippools.cilium.io cannot be read: {why}"
+            ),
             LbObstacle::ServicesHidden(why) => write!(f, "services cannot be read: {why}"),
             LbObstacle::VersionUnknown => {
-                write!(f, "Cilium's version is not known, and with it what Cilium reads of a pool")
+                write!(
+                    f,
+                    "Cilium's version is not known, and with it what Cilium reads of a pool"
+                )
             }
             LbObstacle::SwitchedOff => {
                 write!(
@@ -96,19 +102,36 @@ impl fmt::Display for LbObstacle {
             }
             LbObstacle::NotRead(why) => why.fmt(f),
             LbObstacle::ManagedByAnother(owner) => {
-                write!(f, "its label {} says that `{}` manages it", OWNER_LABEL.0, owner.escape_debug())
+                write!(
+                    f,
+                    "its label {} says that `{}` manages it",
+                    OWNER_LABEL.0,
+                    owner.escape_debug()
+                )
             }
             LbObstacle::NeutronUnknown(trouble) => trouble.fmt(f),
             LbObstacle::InUse(range, used, user) => write!(f, "{range} overlaps {used}, {user}"),
             LbObstacle::AnotherController(class) => {
-                write!(f, "LB-IPAM does not take it: its loadBalancerClass is `{}`", class.escape_debug())
+                write!(
+                    f,
+                    "LB-IPAM does not take it: its loadBalancerClass is `{}`",
+                    class.escape_debug()
+                )
             }
             LbObstacle::AsksInSpec(address) => {
-                write!(f, "its spec.loadBalancerIP asks for {address}, which Cilium adds to what the annotation says")
+                write!(
+                    f,
+                    "its spec.loadBalancerIP asks for {address}, which Cilium adds to what the annotation says"
+                )
             }
-            LbObstacle::OutsidePools(address) => write!(f, "no pool in use that selects it gives {address}"),
+            LbObstacle::OutsidePools(address) => {
+                write!(f, "no pool in use that selects it gives {address}")
+            }
             LbObstacle::HeldBy(address, other) => {
-                write!(f, "Service {other} has {address} or is pinned to it, and the two cannot share it")
+                write!(
+                    f,
+                    "Service {other} has {address} or is pinned to it, and the two cannot share it"
+                )
             }
             LbObstacle::NotAsLeft => write!(f, "it is not as the apply left it"),
         }
@@ -124,12 +147,18 @@ impl LbObstacle {
     /// What would unblock it.
     pub fn unblock(&self) -> String {
         match self {
-            LbObstacle::NotServed => "start Cilium's operator once, which installs it, and plan again".into(),
+            LbObstacle::NotServed => {
+                "start Cilium's operator once, which installs it, and plan again".into()
+            }
             LbObstacle::PoolsHidden(_) | LbObstacle::ServicesHidden(_) => {
                 "allow `list` on it; see the README for the rights that are needed".into()
             }
-            LbObstacle::VersionUnknown => "let Cilium's DaemonSet be listed, or include it in the cluster file".into(),
-            LbObstacle::SwitchedOff => "see `enable-lb-ipam` and `default-lb-service-ipam` in cilium-config".into(),
+            LbObstacle::VersionUnknown => {
+                "let Cilium's DaemonSet be listed, or include it in the cluster file".into()
+            }
+            LbObstacle::SwitchedOff => {
+                "see `enable-lb-ipam` and `default-lb-service-ipam` in cilium-config".into()
+            }
             LbObstacle::NotRead(NotRead::FirstLast) => {
                 "take `allowFirstLastIPs` out, or upgrade Cilium to 1.15 or later".into()
             }
@@ -141,11 +170,19 @@ impl LbObstacle {
             }
             LbObstacle::NeutronUnknown(trouble) => trouble.unblock().into(),
             LbObstacle::InUse(..) => "give the pool addresses that nothing else has".into(),
-            LbObstacle::AnotherController(_) => "take the pin out, or change the Service's class".into(),
-            LbObstacle::AsksInSpec(address) => format!("remove spec.loadBalancerIP, or add {address} to the pin"),
-            LbObstacle::OutsidePools(_) => "pin an address of a pool that selects the Service, or mend the pool".into(),
+            LbObstacle::AnotherController(_) => {
+                "take the pin out, or change the Service's class".into()
+            }
+            LbObstacle::AsksInSpec(address) => {
+                format!("remove spec.loadBalancerIP, or add {address} to the pin")
+            }
+            LbObstacle::OutsidePools(_) => {
+                "pin an address of a pool that selects the Service, or mend the pool".into()
+            }
             LbObstacle::HeldBy(_, other) => {
-                format!("pin another address, or give both the same sharing key and other ports, or move {other} first")
+                format!(
+                    "pin another address, or give both the same sharing key and other ports, or move {other} first"
+                )
             }
             LbObstacle::NotAsLeft => "plan from the files, or mend it by hand".into(),
         }

@@ -25,13 +25,21 @@ pub(in crate::plan) fn refusals(
     refusals
 }
 
-/// A pool that is protected by its name is not deleted, and none of its Services loses an address at once.
+/// A pool that is protected by its name is not deleted, and none of its Services loses an address
+/// at once.
 fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
     let is_protected = |name: &AddressPoolName| {
-        desired.policy.protected.pools.iter().any(|protected| protected.as_str() == name.as_str())
+        desired
+            .policy
+            .protected
+            .pools
+            .iter()
+            .any(|protected| protected.as_str() == name.as_str())
     };
     let harmed = changes.iter().filter_map(|change| match change {
-        Change::AddressPool(pool) if pool.hazard == Hazard::Destructive || pool.after.is_none() => Some(&pool.name),
+        Change::AddressPool(pool) if pool.hazard == Hazard::Destructive || pool.after.is_none() => {
+            Some(&pool.name)
+        }
         _ => None,
     });
     let refusal = |name: &AddressPoolName| Refusal {
@@ -42,7 +50,10 @@ fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
         help: "take the protection away first, in a change of its own".to_owned(),
         waiver: None,
     };
-    harmed.filter(|name| is_protected(name)).map(refusal).collect()
+    harmed
+        .filter(|name| is_protected(name))
+        .map(refusal)
+        .collect()
 }
 
 fn lost_addresses(effects: &Effects) -> Option<Refusal> {
@@ -50,8 +61,11 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     if count == 0 {
         return None;
     }
-    let named: Vec<String> =
-        effects.lost().take(NAMED).map(|(service, lost)| format!("{service} {}", lost.address)).collect();
+    let named: Vec<String> = effects
+        .lost()
+        .take(NAMED)
+        .map(|(service, lost)| format!("{service} {}", lost.address))
+        .collect();
     let more = if named.len() < count as usize {
         format!(" and {} more", grouped_digits(count as usize - named.len()))
     } else {
@@ -59,19 +73,32 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     };
     let waiver = Waiver::LostAddresses(count);
     let message = match count {
-        1 => format!("1 address would or may go from its Service, now or later: {}", named.join(", ")),
+        1 => format!(
+            "1 address would or may go from its Service, now or later: {}",
+            named.join(", ")
+        ),
         _ => {
             let (all, named) = (grouped_digits(count), named.join(", "));
-            format!("{all} addresses would or may go from their Services, now or later: {named}{more}")
+            format!(
+                "{all} addresses would or may go from their Services, now or later: {named}{more}"
+            )
         }
     };
     let help = format!("leave the pools as they are, or plan again with --waive {waiver}");
-    Some(Refusal { rule: Rule("lost-addresses"), message, help, waiver: Some(waiver) })
+    Some(Refusal {
+        rule: Rule("lost-addresses"),
+        message,
+        help,
+        waiver: Some(waiver),
+    })
 }
 
 /// Of two pools that overlap, either might be put out of use, with all its Services.
 fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
-    let open = effects.conflicts.iter().filter(|(_, conflict)| conflict.certainty == Certainty::LeftToChance);
+    let open = effects
+        .conflicts
+        .iter()
+        .filter(|(_, conflict)| conflict.certainty == Certainty::LeftToChance);
     let refusal = |(name, conflict): (&String, &crate::lbipam::Conflict)| Refusal {
         rule: Rule("left-to-chance"),
         message: format!(
@@ -89,10 +116,14 @@ fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
 
 /// A directory that has none of our pools any more is more often the wrong one than a wish.
 fn last_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
-    let deleted =
-        |change: &&Change| matches!(change, Change::AddressPool(change) if change.action == PoolAction::Delete);
+    let deleted = |change: &&Change| matches!(change, Change::AddressPool(change) if change.action == PoolAction::Delete);
     let count = changes.iter().filter(deleted).count();
-    let is_left = observed.address_pools.values().filter(|pool| pool.is_ours()).count() > count;
+    let is_left = observed
+        .address_pools
+        .values()
+        .filter(|pool| pool.is_ours())
+        .count()
+        > count;
     if count == 0 || is_left {
         return None;
     }

@@ -12,13 +12,15 @@ use super::foretell::Foretelling;
 use super::obstacle::LbObstacle;
 use super::{Effects, blocked, hidden};
 use crate::desired::Desired;
-use crate::lbipam::{ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, LbRules, NotRead, Translation};
+use crate::lbipam::{
+    ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, LbRules, NotRead, Translation,
+};
 use crate::model::{AddressPoolName, Hazard, ServiceName};
 use crate::net::Address;
 use crate::observed::{Observed, ObservedKind, SeenAddressPool};
 
-/// The same when the undo plan is made and when it is applied, and so the worst that it may be: what Services get in between must not make
-/// the plan stale.
+/// The same when the undo plan is made and when it is applied, and so the worst that it may be:
+/// what Services get in between must not make the plan stale.
 fn hazard(before: Option<&AddressPoolManifest>) -> Hazard {
     before.map_or(Hazard::None, |_| Hazard::Destructive)
 }
@@ -56,13 +58,20 @@ fn action(before: Option<&AddressPoolManifest>, after: Option<&AddressPoolManife
 }
 
 /// What was observed, as it would be after these changes.
-pub(in crate::plan) fn after<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Observed {
+pub(in crate::plan) fn after<'c>(
+    changes: impl IntoIterator<Item = &'c Change>,
+    observed: &Observed,
+) -> Observed {
     let mut foretelling = Foretelling::new(observed);
     for change in changes {
         foretelling.foresee(change);
     }
     let world = foretelling.world().clone();
-    Observed { address_pools: world.pools, services: world.services, ..observed.clone() }
+    Observed {
+        address_pools: world.pools,
+        services: world.services,
+        ..observed.clone()
+    }
 }
 
 /// What an undo plan asks for of pools and pins, as far as they show what was applied.
@@ -72,7 +81,11 @@ pub(in crate::plan) fn undone(
     observed: &Observed,
 ) -> (Vec<Change>, Vec<Blocked>, Effects) {
     let claims = observed.claims_in_force(desired.policy.quarantine);
-    let undoing = Undoing { observed, rules: observed.lb_rules(), users: Users::new(desired, observed, &claims) };
+    let undoing = Undoing {
+        observed,
+        rules: observed.lb_rules(),
+        users: Users::new(desired, observed, &claims),
+    };
     let (mut changes, mut blocked) = (Vec::new(), Vec::new());
     let mut foretelling = Foretelling::new(observed);
     for wanted in &saved.changes {
@@ -80,8 +93,12 @@ pub(in crate::plan) fn undone(
             (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
                 undoing.pool(wanted, from.as_ref(), to.as_ref())
             }
-            (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) if wanted.kind == "Service" => {
-                undoing.service(wanted, from, to).map(|change| Ok(Change::Service(change)))
+            (EditDocument::Annotations(to), Some(EditDocument::Annotations(from)))
+                if wanted.kind == "Service" =>
+            {
+                undoing
+                    .service(wanted, from, to)
+                    .map(|change| Ok(Change::Service(change)))
             }
             _ => None,
         };
@@ -120,9 +137,15 @@ impl Undoing<'_> {
         let name: AddressPoolName = wanted.name.parse().ok()?;
         let seen = self.observed.address_pools.get(name.as_str());
         let is_readable = |manifest: &AddressPoolManifest| {
-            manifest.spec.cidrs.iter().chain(&manifest.spec.blocks).all(|block: &AddressBlock| block.range().is_some())
+            manifest
+                .spec
+                .cidrs
+                .iter()
+                .chain(&manifest.spec.blocks)
+                .all(|block: &AddressBlock| block.range().is_some())
         };
-        // Whoever wrote the file: what is not ours is not touched, and nothing is made that would not be ours.
+        // Whoever wrote the file: what is not ours is not touched, and nothing is made that would
+        // not be ours.
         let is_ours = match seen {
             Some(seen) => seen.is_ours(),
             None => to.is_some_and(AddressPoolManifest::is_ours),
@@ -135,7 +158,11 @@ impl Undoing<'_> {
             Ok(written) => written,
             Err(obstacle) => return Some(Err(blocked(Target::AddressPool(name), obstacle, None))),
         };
-        let Written { api, after, translation } = written;
+        let Written {
+            api,
+            after,
+            translation,
+        } = written;
         Some(Ok(Change::AddressPool(Box::new(AddressPoolChange {
             action: action(from, to),
             name,
@@ -151,22 +178,35 @@ impl Undoing<'_> {
     }
 
     /// How a pool is written for the running Cilium, or why it must not be.
-    fn written(&self, to: Option<&AddressPoolManifest>, seen: Option<&SeenAddressPool>) -> Result<Written, LbObstacle> {
+    fn written(
+        &self,
+        to: Option<&AddressPoolManifest>,
+        seen: Option<&SeenAddressPool>,
+    ) -> Result<Written, LbObstacle> {
         let (after, translation) = match to {
             None => (None, Translation::None),
             Some(to) => {
-                let (after, translation) = readable(to, &self.rules).map_err(LbObstacle::NotRead)?;
+                let (after, translation) =
+                    readable(to, &self.rules).map_err(LbObstacle::NotRead)?;
                 self.users.refuse(&after, seen)?;
                 (Some(after), translation)
             }
         };
         self.unreachable().map_or(Ok(()), Err)?;
-        let api = self.observed.address_pool_api().ok_or(LbObstacle::NotServed)?;
-        Ok(Written { api, after, translation })
+        let api = self
+            .observed
+            .address_pool_api()
+            .ok_or(LbObstacle::NotServed)?;
+        Ok(Written {
+            api,
+            after,
+            translation,
+        })
     }
 
     fn unreachable(&self) -> Option<LbObstacle> {
-        hidden(self.observed, ObservedKind::LoadBalancerPool).map(|why| LbObstacle::PoolsHidden(why.to_owned()))
+        hidden(self.observed, ObservedKind::LoadBalancerPool)
+            .map(|why| LbObstacle::PoolsHidden(why.to_owned()))
     }
 
     fn service(
@@ -202,13 +242,21 @@ fn one_annotation(
     from: &BTreeMap<String, Value>,
     to: &BTreeMap<String, Value>,
 ) -> Option<(&'static str, Value, Value)> {
-    let ([(key, before)], [(same, after)]) = (&from.iter().collect::<Vec<_>>()[..], &to.iter().collect::<Vec<_>>()[..])
-    else {
+    let ([(key, before)], [(same, after)]) = (
+        &from.iter().collect::<Vec<_>>()[..],
+        &to.iter().collect::<Vec<_>>()[..],
+    ) else {
         return None;
     };
-    let known = ADDRESSES.into_iter().find(|known| known == key && known == same)?;
+    let known = ADDRESSES
+        .into_iter()
+        .find(|known| known == key && known == same)?;
     let is_address = |text: &str| text.trim().parse::<Address>().is_ok();
-    let is_readable = |value: &Value| value.as_ref().is_none_or(|value| value.split(',').all(is_address));
+    let is_readable = |value: &Value| {
+        value
+            .as_ref()
+            .is_none_or(|value| value.split(',').all(is_address))
+    };
     if !is_readable(after) {
         return None;
     }
@@ -222,12 +270,19 @@ fn is(
     other: Option<&AddressPoolManifest>,
     rules: &LbRules,
 ) -> bool {
-    let (Some(seen), Some(shown)) = (seen, shown) else { return seen.is_none() && shown.is_none() };
+    let (Some(seen), Some(shown)) = (seen, shown) else {
+        return seen.is_none() && shown.is_none();
+    };
     let seen = &seen.manifest;
     let nothing = AddressPoolManifest::default();
     let other = other.unwrap_or(&nothing);
-    let same = |seen: &BTreeMap<String, String>, shown: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
-        shown.keys().chain(other.keys()).all(|key| seen.get(key) == shown.get(key))
+    let same = |seen: &BTreeMap<String, String>,
+                shown: &BTreeMap<String, String>,
+                other: &BTreeMap<String, String>| {
+        shown
+            .keys()
+            .chain(other.keys())
+            .all(|key| seen.get(key) == shown.get(key))
     };
     same(&seen.labels, &shown.labels, &other.labels)
         && same(&seen.annotations, &shown.annotations, &other.annotations)
@@ -235,18 +290,34 @@ fn is(
 }
 
 /// A manifest with its ranges in fields that the running Cilium reads.
-fn readable(manifest: &AddressPoolManifest, rules: &LbRules) -> Result<(AddressPoolManifest, Translation), NotRead> {
+fn readable(
+    manifest: &AddressPoolManifest,
+    rules: &LbRules,
+) -> Result<(AddressPoolManifest, Translation), NotRead> {
     let (spec, translation) = manifest.spec.readable(rules)?;
-    Ok((AddressPoolManifest { spec, ..manifest.clone() }, translation))
+    Ok((
+        AddressPoolManifest {
+            spec,
+            ..manifest.clone()
+        },
+        translation,
+    ))
 }
 
-/// A change of an undo plan as the running Cilium needs it: a pool in the API version that is served now, with its ranges in fields that are
-/// read now. An upgrade in between changes how a pool is written, and not what it gives.
-pub(in crate::plan) fn as_written_now(saved: &ChangeDocument, observed: &Observed) -> ChangeDocument {
+/// A change of an undo plan as the running Cilium needs it: a pool in the API version that is
+/// served now, with its ranges in fields that are read now. An upgrade in between changes how a
+/// pool is written, and not what it gives.
+pub(in crate::plan) fn as_written_now(
+    saved: &ChangeDocument,
+    observed: &Observed,
+) -> ChangeDocument {
     let mut now = saved.clone();
-    if let (EditDocument::AddressPool(to), Some(api)) = (&mut now.edit, observed.address_pool_api()) {
+    if let (EditDocument::AddressPool(to), Some(api)) = (&mut now.edit, observed.address_pool_api())
+    {
         api.as_str().clone_into(&mut now.write_path);
-        let readable = to.as_ref().and_then(|to| readable(to, &observed.lb_rules()).ok());
+        let readable = to
+            .as_ref()
+            .and_then(|to| readable(to, &observed.lb_rules()).ok());
         *to = readable.map(|(to, _)| to).or(to.take());
     }
     now
@@ -263,9 +334,18 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
             is(seen, to.as_ref(), from.as_ref(), &observed.lb_rules())
         }
         (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) => {
-            let service = saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
-            let Some(service) = service.filter(|service| service.version.uid == saved.guard.uid) else { return false };
-            let Some((key, after, _)) = one_annotation(to, from) else { return false };
+            let service = saved
+                .name
+                .parse::<ServiceName>()
+                .ok()
+                .and_then(|name| observed.services.get(&name));
+            let Some(service) = service.filter(|service| service.version.uid == saved.guard.uid)
+            else {
+                return false;
+            };
+            let Some((key, after, _)) = one_annotation(to, from) else {
+                return false;
+            };
             service.addresses.get(ADDRESSES, key) == after.as_ref()
         }
         _ => false,
@@ -279,10 +359,12 @@ pub(in crate::plan) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Op
         "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
         _ => return None,
     };
-    hidden(observed, kind).map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
+    hidden(observed, kind)
+        .map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
 }
 
-/// Whether a change wants a pool to be there: that the pool is absent does not settle such a change.
+/// Whether a change wants a pool to be there: that the pool is absent does not settle such a
+/// change.
 pub(in crate::plan) fn wants_pool(saved: &ChangeDocument) -> bool {
     matches!(saved.edit, EditDocument::AddressPool(Some(_)))
 }
@@ -297,7 +379,13 @@ pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> b
     if unseen(observed, saved).is_some() || creates(saved) {
         return false;
     }
-    let service = || saved.name.parse::<ServiceName>().ok().and_then(|name| observed.services.get(&name));
+    let service = || {
+        saved
+            .name
+            .parse::<ServiceName>()
+            .ok()
+            .and_then(|name| observed.services.get(&name))
+    };
     match saved.kind.as_str() {
         "Service" => service().is_none_or(|service| service.version.uid != saved.guard.uid),
         _ => !observed.address_pools.contains_key(&saved.name),

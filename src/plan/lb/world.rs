@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::super::change::Change;
 use super::{AddressPoolChange, ServiceChange};
-use crate::lbipam::{ADDRESSES, AddressPool, Certainty, LbRules, LbService, Marking, OperatorState, conflicts};
+use crate::lbipam::{
+    ADDRESSES, AddressPool, Certainty, LbRules, LbService, Marking, OperatorState, conflicts,
+};
 use crate::model::ServiceName;
 use crate::observed::{Observed, SeenAddressPool};
 
@@ -18,12 +20,19 @@ pub(in crate::plan) struct World {
 
 impl World {
     pub(in crate::plan) fn new(observed: &Observed) -> World {
-        World { rules: observed.lb_rules(), pools: observed.address_pools.clone(), services: observed.services.clone() }
+        World {
+            rules: observed.lb_rules(),
+            pools: observed.address_pools.clone(),
+            services: observed.services.clone(),
+        }
     }
 
     /// The pools as an operator of these rules reads them.
     pub(super) fn read(&self, rules: &LbRules) -> Vec<AddressPool> {
-        self.pools.values().map(|pool| pool.as_read(rules)).collect()
+        self.pools
+            .values()
+            .map(|pool| pool.as_read(rules))
+            .collect()
     }
 
     /// As if the change were written.
@@ -45,8 +54,19 @@ impl World {
         pool.manifest = manifest.clone();
     }
 
-    fn put_service(&mut self, ServiceChange { service, key, after, .. }: &ServiceChange) {
-        let annotation = self.services.get_mut(service).and_then(|service| service.addresses.at(ADDRESSES, key));
+    fn put_service(
+        &mut self,
+        ServiceChange {
+            service,
+            key,
+            after,
+            ..
+        }: &ServiceChange,
+    ) {
+        let annotation = self
+            .services
+            .get_mut(service)
+            .and_then(|service| service.addresses.at(ADDRESSES, key));
         if let Some(value) = annotation {
             value.clone_from(after);
         }
@@ -56,7 +76,10 @@ impl World {
     pub(super) fn mark(&mut self, pools: &[AddressPool], known: &[AddressPool]) {
         let conflicts = conflicts(pools, OperatorState::Running(known));
         for (name, pool) in &mut self.pools {
-            pool.marking = match conflicts.get(name.as_str()).map(|conflict| conflict.certainty) {
+            pool.marking = match conflicts
+                .get(name.as_str())
+                .map(|conflict| conflict.certainty)
+            {
                 Some(Certainty::Certain) => Marking::Conflicting,
                 Some(Certainty::LeftToChance) | None => Marking::None,
             };

@@ -71,7 +71,11 @@ impl PodPoolSpec {
     /// The CIDRs, or the pool that is chosen.
     pub fn texts(&self) -> Vec<String> {
         match self {
-            PodPoolSpec::Pool(ranges) => ranges.iter().flat_map(|r| &r.cidrs).map(Block::to_string).collect(),
+            PodPoolSpec::Pool(ranges) => ranges
+                .iter()
+                .flat_map(|r| &r.cidrs)
+                .map(Block::to_string)
+                .collect(),
             PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
         }
     }

@@ -7,7 +7,9 @@ use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::check;
 use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Hazard, NodeName, PoolName};
-use crate::observed::{DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource};
+use crate::observed::{
+    DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource,
+};
 use crate::plan::blocked::BlockedReason;
 use crate::plan::change::Target;
 
@@ -20,15 +22,24 @@ const LONGEST: usize = 253;
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
     let ties = ties(desired, observed);
     let unknown = check::neutron_trouble(desired, observed);
-    for pool in desired.pools.values().filter(|pool| pool.state == PoolState::Active) {
+    for pool in desired
+        .pools
+        .values()
+        .filter(|pool| pool.state == PoolState::Active)
+    {
         let name = name_of(pool);
-        let is_blocked = plan.blocked.iter().any(|blocked| blocked.target == Target::PodPool(pool.name.to_string()));
+        let is_blocked = plan
+            .blocked
+            .iter()
+            .any(|blocked| blocked.target == Target::PodPool(pool.name.to_string()));
         let wanted = match is_blocked {
             true => Err(BlockedReason::ChosenPoolBlocked(pool.name.clone())),
             false => wanted(pool, &name, &ties, desired, observed),
         };
         let wanted = match (wanted, &unknown) {
-            (Ok(Some(_)), Some(trouble)) => Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone()))),
+            (Ok(Some(_)), Some(trouble)) => {
+                Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
+            }
             (wanted, _) => wanted,
         };
         match wanted {
@@ -36,13 +47,31 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             Ok(None) => plan.unchanged.push(Target::NodeConfig(name)),
             Err(reason) => {
                 let origin = Some(pool.origin.clone());
-                plan.blocked.push(super::Blocked { target: Target::NodeConfig(name), reason, origin });
+                plan.blocked.push(super::Blocked {
+                    target: Target::NodeConfig(name),
+                    reason,
+                    origin,
+                });
             }
         }
     }
-    let stays = |config: &NodeConfig| desired.pools.values().any(|pool| name_of(pool) == config.name);
-    for config in observed.node_configs.iter().filter(|config| config.is_ours() && config.name.starts_with(PREFIX)) {
-        let Some(pool) = config.default_pool().and_then(|pool| pool.parse::<PoolName>().ok()) else { continue };
+    let stays = |config: &NodeConfig| {
+        desired
+            .pools
+            .values()
+            .any(|pool| name_of(pool) == config.name)
+    };
+    for config in observed
+        .node_configs
+        .iter()
+        .filter(|config| config.is_ours() && config.name.starts_with(PREFIX))
+    {
+        let Some(pool) = config
+            .default_pool()
+            .and_then(|pool| pool.parse::<PoolName>().ok())
+        else {
+            continue;
+        };
         if stays(config) {
             continue;
         }
@@ -50,27 +79,44 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             Ok(change) => plan.changes.push(change),
             Err(reason) => {
                 let target = Target::NodeConfig(config.name.clone());
-                plan.blocked.push(super::Blocked { target, reason, origin: None });
+                plan.blocked.push(super::Blocked {
+                    target,
+                    reason,
+                    origin: None,
+                });
             }
         }
     }
 }
 
-/// The better pool has the later name: priority, then number of requirements, both with all their digits.
+/// The better pool has the later name: priority, then number of requirements, both with all their
+/// digits.
 fn name_of(pool: &Pool) -> String {
     let (priority, requirements) = pool.rank();
     let priority = i64::from(priority) - i64::from(i32::MIN);
     format!("{PREFIX}{priority:010}-{requirements:04}-{}", pool.name)
 }
 
-/// Pools that are as good as another one on some node: Cilium would take the later by name, and everywhere else the earlier one counts.
-fn ties<'d>(desired: &'d Desired, observed: &'d Observed) -> BTreeMap<&'d PoolName, (&'d PoolName, &'d NodeName)> {
-    let mut ranked: Vec<&Pool> = desired.pools.values().filter(|pool| pool.state == PoolState::Active).collect();
+/// Pools that are as good as another one on some node: Cilium would take the later by name, and
+/// everywhere else the earlier one counts.
+fn ties<'d>(
+    desired: &'d Desired,
+    observed: &'d Observed,
+) -> BTreeMap<&'d PoolName, (&'d PoolName, &'d NodeName)> {
+    let mut ranked: Vec<&Pool> = desired
+        .pools
+        .values()
+        .filter(|pool| pool.state == PoolState::Active)
+        .collect();
     ranked.sort_by(|a, b| Pool::best_first(a, b));
     let mut ties = BTreeMap::new();
     for node in observed.nodes.values() {
-        let mut matching = ranked.iter().filter(|pool| pool.selector.matches(&node.labels));
-        let Some(best) = matching.next() else { continue };
+        let mut matching = ranked
+            .iter()
+            .filter(|pool| pool.selector.matches(&node.labels));
+        let Some(best) = matching.next() else {
+            continue;
+        };
         for other in matching.take_while(|other| other.rank() == best.rank()) {
             ties.entry(&other.name).or_insert((&best.name, &node.name));
         }
@@ -86,33 +132,59 @@ fn wanted(
     observed: &Observed,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
     let (api, namespace) = place(observed)?;
-    if !observed.cilium.version.is_some_and(|(version, _)| version.is_at_least(15, 0)) {
+    if !observed
+        .cilium
+        .version
+        .is_some_and(|(version, _)| version.is_at_least(15, 0))
+    {
         return Err(BlockedReason::DefaultPoolNotRead);
     }
     if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {
         return Err(BlockedReason::SettingOfAnother(why));
     }
     if name.len() > LONGEST {
-        return Err(BlockedReason::CannotBeSelected(format!("its name is too long for a CiliumNodeConfig: {name}")));
+        return Err(BlockedReason::CannotBeSelected(format!(
+            "its name is too long for a CiliumNodeConfig: {name}"
+        )));
     }
     if let Some((other, node)) = ties.get(&pool.name) {
-        return Err(BlockedReason::PoolsTied(Box::new(((*other).clone(), (*node).clone()))));
+        return Err(BlockedReason::PoolsTied(Box::new((
+            (*other).clone(),
+            (*node).clone(),
+        ))));
     }
-    if observed.cilium.agent_arguments.contains_key(DEFAULT_POOL_SETTING) {
+    if observed
+        .cilium
+        .agent_arguments
+        .contains_key(DEFAULT_POOL_SETTING)
+    {
         return Err(BlockedReason::SettingOfAnother(format!(
             "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
         )));
     }
     let is_later = |config: &&NodeConfig| !config.is_ours() && config.name.as_str() > name;
-    let rival = observed.node_configs.iter().filter(is_later).find(|config| {
-        let mut nodes = observed.nodes.values().filter(|node| pool.selector.matches(&node.labels));
-        config.default_pool().is_some() && nodes.any(|node| config.nodes.matches(&node.labels))
-    });
+    let rival = observed
+        .node_configs
+        .iter()
+        .filter(is_later)
+        .find(|config| {
+            let mut nodes = observed
+                .nodes
+                .values()
+                .filter(|node| pool.selector.matches(&node.labels));
+            config.default_pool().is_some() && nodes.any(|node| config.nodes.matches(&node.labels))
+        });
     if let Some(rival) = rival {
-        let setting = format!("{DEFAULT_POOL_SETTING} is set by CiliumNodeConfig `{}`", rival.name.escape_debug());
+        let setting = format!(
+            "{DEFAULT_POOL_SETTING} is set by CiliumNodeConfig `{}`",
+            rival.name.escape_debug()
+        );
         return Err(BlockedReason::SettingOfAnother(setting));
     }
-    let after = PodPoolSpec::Choice { nodes: pool.selector.clone(), pool: pool.name.to_string() };
+    let after = PodPoolSpec::Choice {
+        nodes: pool.selector.clone(),
+        pool: pool.name.to_string(),
+    };
     let seen = observed.node_config(name);
     let before = seen.map(|seen| PodPoolSpec::Choice {
         nodes: seen.nodes.clone(),
@@ -127,11 +199,16 @@ fn wanted(
     let disturbed = disturbed(observed, |node| {
         let is_best = best(desired, node).is_some_and(|best| best.name == pool.name);
         let now = observed.default_pool(node);
-        let loses = seen.is_some_and(|seen| decides(seen, node, observed)) && !pool.selector.matches(&node.labels);
+        let loses = seen.is_some_and(|seen| decides(seen, node, observed))
+            && !pool.selector.matches(&node.labels);
         (is_best && now != pool.name.as_str()) || loses
     });
     Ok(Some(PodPoolChange {
-        action: if seen.is_some() { PoolAction::Update } else { PoolAction::Create },
+        action: if seen.is_some() {
+            PoolAction::Update
+        } else {
+            PoolAction::Create
+        },
         object: PodPoolObject::Choice(api, namespace, name.to_owned()),
         pool: pool.name.clone(),
         hazard: hazard(&disturbed),
@@ -143,11 +220,19 @@ fn wanted(
     }))
 }
 
-/// Nodes whose agents run and take addresses of another pool when they start again, beside those that they have: `changes` says of which
-/// ones the choice changes.
+/// Nodes whose agents run and take addresses of another pool when they start again, beside those
+/// that they have: `changes` says of which ones the choice changes.
 fn disturbed(observed: &Observed, changes: impl Fn(&Node) -> bool) -> BTreeSet<NodeName> {
-    let runs = |name: &NodeName| observed.cilium_nodes.get(name).is_some_and(|node| !node.allocated.is_empty());
-    let nodes = observed.nodes.values().filter(|node| runs(&node.name) && changes(node));
+    let runs = |name: &NodeName| {
+        observed
+            .cilium_nodes
+            .get(name)
+            .is_some_and(|node| !node.allocated.is_empty())
+    };
+    let nodes = observed
+        .nodes
+        .values()
+        .filter(|node| runs(&node.name) && changes(node));
     nodes.map(|node| node.name.clone()).collect()
 }
 
@@ -159,17 +244,33 @@ fn decides(config: &NodeConfig, node: &Node, observed: &Observed) -> bool {
 
 /// The pool that is to be the default of a node.
 fn best<'d>(desired: &'d Desired, node: &Node) -> Option<&'d Pool> {
-    let active = desired.pools.values().filter(|pool| pool.state == PoolState::Active);
-    active.filter(|pool| pool.selector.matches(&node.labels)).min_by(|a, b| Pool::best_first(a, b))
+    let active = desired
+        .pools
+        .values()
+        .filter(|pool| pool.state == PoolState::Active);
+    active
+        .filter(|pool| pool.selector.matches(&node.labels))
+        .min_by(|a, b| Pool::best_first(a, b))
 }
 
 fn hazard(disturbed: &BTreeSet<NodeName>) -> Hazard {
-    if disturbed.is_empty() { Hazard::None } else { Hazard::Disruptive }
+    if disturbed.is_empty() {
+        Hazard::None
+    } else {
+        Hazard::Disruptive
+    }
 }
 
-fn deletion(pool: PoolName, config: &NodeConfig, observed: &Observed) -> Result<PodPoolChange, BlockedReason> {
+fn deletion(
+    pool: PoolName,
+    config: &NodeConfig,
+    observed: &Observed,
+) -> Result<PodPoolChange, BlockedReason> {
     let (api, namespace) = place(observed)?;
-    let before = PodPoolSpec::Choice { nodes: config.nodes.clone(), pool: pool.to_string() };
+    let before = PodPoolSpec::Choice {
+        nodes: config.nodes.clone(),
+        pool: pool.to_string(),
+    };
     let disturbed = disturbed(observed, |node| decides(config, node, observed));
     Ok(PodPoolChange {
         action: PoolAction::Delete,
@@ -188,7 +289,13 @@ fn place(observed: &Observed) -> Result<(NodeConfigApi, String), BlockedReason> 
     if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
         return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
     }
-    let api = observed.node_config_api().ok_or(BlockedReason::NodeConfigsNotServed)?;
-    let namespace = observed.cilium.namespace.clone().ok_or(BlockedReason::NoCilium)?;
+    let api = observed
+        .node_config_api()
+        .ok_or(BlockedReason::NodeConfigsNotServed)?;
+    let namespace = observed
+        .cilium
+        .namespace
+        .clone()
+        .ok_or(BlockedReason::NoCilium)?;
     Ok((api, namespace))
 }

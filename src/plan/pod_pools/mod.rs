@@ -1,8 +1,10 @@
-//! Ipam `multi-pool`: each pool of the files becomes a `CiliumPodIPPool` and a `CiliumNodeConfig` that makes it the default of its nodes.
+//! Ipam `multi-pool`: each pool of the files becomes a `CiliumPodIPPool` and a `CiliumNodeConfig`
+//! that makes it the default of its nodes.
 //!
-//! Cilium's operator hands out the blocks here, on the demand of each agent, so no block of a node is planned. Of several
-//! `CiliumNodeConfig`s that select a node the last by name wins (`pkg/option/resolver/resolver.go` @ 1.20), so the name carries
-//! what decides between pools. The size of a pool's blocks cannot be changed.
+//! Cilium's operator hands out the blocks here, on the demand of each agent, so no block of a node
+//! is planned. Of several `CiliumNodeConfig`s that select a node the last by name wins
+//! (`pkg/option/resolver/resolver.go` @ 1.20), so the name carries what decides between pools. The
+//! size of a pool's blocks cannot be changed.
 
 mod change;
 mod choices;
@@ -27,7 +29,10 @@ pub(super) struct PodPoolPlan {
 
 /// Whether blocks come from pools of Pods, which are not handed out here.
 pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
-    let is_asked = matches!(choice, WritePathChoice::Auto | WritePathChoice::Forced(WritePath::PodIpPool));
+    let is_asked = matches!(
+        choice,
+        WritePathChoice::Auto | WritePathChoice::Forced(WritePath::PodIpPool)
+    );
     is_asked && observed.is_multi_pool()
 }
 
@@ -37,7 +42,11 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
     choices::decide(desired, observed, &mut plan);
     for pin in desired.pins.values() {
         let target = Target::Node(pin.node.clone());
-        plan.blocked.push(Blocked { target, reason: BlockedReason::PinInMultiPool, origin: Some(pin.origin.clone()) });
+        plan.blocked.push(Blocked {
+            target,
+            reason: BlockedReason::PinInMultiPool,
+            origin: Some(pin.origin.clone()),
+        });
     }
     // What is chosen is there before it is chosen, and is chosen no more before it goes.
     plan.changes.sort_by_key(|change| {

@@ -10,7 +10,8 @@ use crate::desired::{Desired, Pool, PoolState};
 use crate::model::{Hazard, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
 use crate::net::{Block, Family, Range, RangeIndex, merge};
 use crate::observed::{
-    BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges, SeenPodPool,
+    BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges,
+    SeenPodPool,
 };
 use crate::plan::blocked::BlockedReason;
 use crate::plan::change::Target;
@@ -19,38 +20,61 @@ use crate::plan::change::Target;
 const WIDEST: u8 = 16;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
-    let reserved = desired.pools.values().flat_map(|pool| pool.reserved.iter().copied());
-    let taken = merge(foreign_ranges(desired, observed).into_iter().chain(reserved));
+    let reserved = desired
+        .pools
+        .values()
+        .flat_map(|pool| pool.reserved.iter().copied());
+    let taken = merge(
+        foreign_ranges(desired, observed)
+            .into_iter()
+            .chain(reserved),
+    );
     let unknown = check::neutron_trouble(desired, observed);
     for pool in desired.pools.values() {
         let target = Target::PodPool(pool.name.to_string());
         let decided = match (wanted(pool, &taken, observed), &unknown) {
-            (Ok(Some(_)), Some(trouble)) => Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone()))),
+            (Ok(Some(_)), Some(trouble)) => {
+                Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
+            }
             (decided, _) => decided,
         };
         match decided {
             Ok(Some(change)) => plan.changes.push(change),
             Ok(None) => plan.unchanged.push(target),
             Err(reason) => {
-                plan.blocked.push(super::Blocked { target, reason, origin: Some(pool.origin.clone()) });
+                plan.blocked.push(super::Blocked {
+                    target,
+                    reason,
+                    origin: Some(pool.origin.clone()),
+                });
             }
         }
     }
     for (name, seen) in observed.pod_pools.iter().filter(|(_, seen)| seen.is_ours()) {
-        let Ok(pool) = name.parse::<PoolName>() else { continue };
+        let Ok(pool) = name.parse::<PoolName>() else {
+            continue;
+        };
         if desired.pools.contains_key(&pool) {
             continue;
         }
         match deletion(&pool, seen, observed) {
             Ok(change) => plan.changes.push(change),
             Err(reason) => {
-                plan.blocked.push(super::Blocked { target: Target::PodPool(name.clone()), reason, origin: None });
+                plan.blocked.push(super::Blocked {
+                    target: Target::PodPool(name.clone()),
+                    reason,
+                    origin: None,
+                });
             }
         }
     }
 }
 
-fn wanted(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<Option<PodPoolChange>, BlockedReason> {
+fn wanted(
+    pool: &Pool,
+    taken: &[Range],
+    observed: &Observed,
+) -> Result<Option<PodPoolChange>, BlockedReason> {
     if let Some(spot) = hidden(observed) {
         return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
     }
@@ -65,10 +89,9 @@ fn wanted(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<Option<Po
         return Err(BlockedReason::PodPoolEmpty);
     }
     not_of_others(pool, &after, observed)?;
-    if let Some(family) = Family::BOTH
-        .into_iter()
-        .find(|family| observed.cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none())
-    {
+    if let Some(family) = Family::BOTH.into_iter().find(|family| {
+        observed.cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none()
+    }) {
         return Err(BlockedReason::FamilyMissing(family));
     }
     let change = |action, before, guard, hazard| PodPoolChange {
@@ -83,7 +106,12 @@ fn wanted(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<Option<Po
         origin: Some(pool.origin.clone()),
     };
     let Some(seen) = observed.pod_pools.get(pool.name.as_str()) else {
-        return Ok(Some(change(PoolAction::Create, None, ObjectVersion::default(), Hazard::None)));
+        return Ok(Some(change(
+            PoolAction::Create,
+            None,
+            ObjectVersion::default(),
+            Hazard::None,
+        )));
     };
     let action = match seen.labels.get(OWNER_LABEL.0) {
         _ if seen.is_ours() => PoolAction::Update,
@@ -100,18 +128,44 @@ fn wanted(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<Option<Po
         return Err(BlockedReason::NoIdentity);
     }
     let hazard = shrinks(pool, seen, &after, observed)?;
-    Ok(Some(change(action, Some(PodPoolSpec::Pool(seen.ranges.clone())), seen.version.clone(), hazard)))
+    Ok(Some(change(
+        action,
+        Some(PodPoolSpec::Pool(seen.ranges.clone())),
+        seen.version.clone(),
+        hazard,
+    )))
 }
 
-/// What the operator may hand out: the pool's ranges without what is reserved, excluded or used by something else.
-fn compiled(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<PerFamily<PodRanges>, BlockedReason> {
+/// What the operator may hand out: the pool's ranges without what is reserved, excluded or used by
+/// something else.
+fn compiled(
+    pool: &Pool,
+    taken: &[Range],
+    observed: &Observed,
+) -> Result<PerFamily<PodRanges>, BlockedReason> {
     let mut compiled = PerFamily::NONE;
-    for family in pool.families().filter(|family| observed.cilium.use_of(*family) != FamilyUse::Off) {
-        let Some(size) = pool.block_size.get(family).copied() else { continue };
-        let ranges = pool.ranges.iter().map(|range| range.block).filter(|block| block.family() == family);
-        let cidrs: Vec<Block> = ranges.flat_map(|block| block.without(taken, size)).collect();
-        // The operator refuses wider ones, and with them the whole pool (`pkg/ipam/cidrset/cidr_set.go` ErrCIDRSetSubNetTooBig).
-        if family == Family::Ipv6 && cidrs.iter().any(|cidr| size.prefix_len() - cidr.prefix_len() > WIDEST) {
+    for family in pool
+        .families()
+        .filter(|family| observed.cilium.use_of(*family) != FamilyUse::Off)
+    {
+        let Some(size) = pool.block_size.get(family).copied() else {
+            continue;
+        };
+        let ranges = pool
+            .ranges
+            .iter()
+            .map(|range| range.block)
+            .filter(|block| block.family() == family);
+        let cidrs: Vec<Block> = ranges
+            .flat_map(|block| block.without(taken, size))
+            .collect();
+        // The operator refuses wider ones, and with them the whole pool
+        // (`pkg/ipam/cidrset/cidr_set.go` ErrCIDRSetSubNetTooBig).
+        if family == Family::Ipv6
+            && cidrs
+                .iter()
+                .any(|cidr| size.prefix_len() - cidr.prefix_len() > WIDEST)
+        {
             return Err(BlockedReason::PodPoolTooWide(WIDEST));
         }
         *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
@@ -119,20 +173,42 @@ fn compiled(pool: &Pool, taken: &[Range], observed: &Observed) -> Result<PerFami
     Ok(compiled)
 }
 
-/// Cilium does not compare its pools: what another one has, or gave, would be handed out twice. One that gives addresses up does so in a plan
-/// of its own.
-fn not_of_others(pool: &Pool, after: &PerFamily<PodRanges>, observed: &Observed) -> Result<(), BlockedReason> {
-    let wanted = RangeIndex::new(after.iter().flat_map(|ranges| &ranges.cidrs).map(|cidr| (cidr.range(), ())));
+/// Cilium does not compare its pools: what another one has, or gave, would be handed out twice. One
+/// that gives addresses up does so in a plan of its own.
+fn not_of_others(
+    pool: &Pool,
+    after: &PerFamily<PodRanges>,
+    observed: &Observed,
+) -> Result<(), BlockedReason> {
+    let wanted = RangeIndex::new(
+        after
+            .iter()
+            .flat_map(|ranges| &ranges.cidrs)
+            .map(|cidr| (cidr.range(), ())),
+    );
     let is_wanted = |block: &Block| wanted.overlapping(&block.range()).next().is_some();
-    let others = observed.pod_pools.iter().filter(|(name, _)| *name != pool.name.as_str());
+    let others = observed
+        .pod_pools
+        .iter()
+        .filter(|(name, _)| *name != pool.name.as_str());
     for (name, seen) in others {
         if let Some(block) = seen.cidrs().find(is_wanted) {
-            return Err(BlockedReason::PodPoolOverlaps(Box::new((block, name.clone()))));
+            return Err(BlockedReason::PodPoolOverlaps(Box::new((
+                block,
+                name.clone(),
+            ))));
         }
     }
-    for (name, held) in observed.allocated_of_pools().into_iter().filter(|(name, _)| *name != pool.name.as_str()) {
+    for (name, held) in observed
+        .allocated_of_pools()
+        .into_iter()
+        .filter(|(name, _)| *name != pool.name.as_str())
+    {
         if let Some((_, block)) = held.iter().find(|(_, block)| is_wanted(block)) {
-            return Err(BlockedReason::PodPoolOverlaps(Box::new((*block, name.to_owned()))));
+            return Err(BlockedReason::PodPoolOverlaps(Box::new((
+                *block,
+                name.to_owned(),
+            ))));
         }
     }
     Ok(())
@@ -151,36 +227,58 @@ fn shrinks(
             return Err(BlockedReason::PodPoolSize(was.size));
         }
     }
-    let stays = |block: Block| after.iter().flat_map(|now| &now.cidrs).any(|cidr| cidr.contains(block));
+    let stays = |block: Block| {
+        after
+            .iter()
+            .flat_map(|now| &now.cidrs)
+            .any(|cidr| cidr.contains(block))
+    };
     let allocated = observed.allocated_of_pools();
     let mut held = allocated.get(pool.name.as_str()).into_iter().flatten();
     if let Some((node, block)) = held.find(|(_, block)| !stays(*block)) {
         return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
     }
-    // Up to 1.18 an operator that is given other CIDRs forgets what it gave of those that were cut (pkg `multipool` updateCIDRSets).
-    let remembers = observed.cilium.operator_version.is_some_and(|version| version.is_at_least(19, 0));
+    // Up to 1.18 an operator that is given other CIDRs forgets what it gave of those that were cut
+    // (pkg `multipool` updateCIDRSets).
+    let remembers = observed
+        .cilium
+        .operator_version
+        .is_some_and(|version| version.is_at_least(19, 0));
     let only_grows = seen.ranges.iter().all(|was| {
-        let now = after.get(was.size.family()).map(|now| now.cidrs.as_slice()).unwrap_or_default();
+        let now = after
+            .get(was.size.family())
+            .map(|now| now.cidrs.as_slice())
+            .unwrap_or_default();
         now.starts_with(&was.cidrs)
     });
     if !only_grows && !remembers {
         return Err(BlockedReason::PodPoolRecut);
     }
     // A block that is handed out at this moment stays with its node, and the operator complains.
-    Ok(if seen.cidrs().all(stays) { Hazard::None } else { Hazard::Disruptive })
+    Ok(if seen.cidrs().all(stays) {
+        Hazard::None
+    } else {
+        Hazard::Disruptive
+    })
 }
 
 /// A kind without which nothing about pools is known.
 fn hidden(observed: &Observed) -> Option<&BlindSpot> {
-    let spots = [ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig].map(|kind| observed.blind_spot(kind));
+    let spots = [ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig]
+        .map(|kind| observed.blind_spot(kind));
     spots.into_iter().flatten().next()
 }
 
-fn deletion(pool: &PoolName, seen: &SeenPodPool, observed: &Observed) -> Result<PodPoolChange, BlockedReason> {
+fn deletion(
+    pool: &PoolName,
+    seen: &SeenPodPool,
+    observed: &Observed,
+) -> Result<PodPoolChange, BlockedReason> {
     if let Some(spot) = hidden(observed) {
         return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
     }
-    let chooses = |config: &&NodeConfig| config.default_pool() == Some(pool.as_str()) && !config.is_ours();
+    let chooses =
+        |config: &&NodeConfig| config.default_pool() == Some(pool.as_str()) && !config.is_ours();
     if let Some(config) = observed.node_configs.iter().find(chooses) {
         return Err(BlockedReason::PodPoolChosen(config.name.clone()));
     }

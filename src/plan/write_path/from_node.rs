@@ -1,8 +1,8 @@
 //! Ipam `kubernetes`: agents read the Node.
 //!
-//! Rules: ParseNode (`pkg/k8s/node.go`, Cilium 1.9 to 1.20) prefers `spec.podCIDRs` and reads annotations only for a
-//! family that spec leaves empty; the API server accepts `spec.podCIDRs` only while it is empty
-//! (`pkg/apis/core/validation/validation.go` ValidateNodeUpdate @ 1.36).
+//! Rules: ParseNode (`pkg/k8s/node.go`, Cilium 1.9 to 1.20) prefers `spec.podCIDRs` and reads
+//! annotations only for a family that spec leaves empty; the API server accepts `spec.podCIDRs`
+//! only while it is empty (`pkg/apis/core/validation/validation.go` ValidateNodeUpdate @ 1.36).
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::{NodeField, Paths};
 use crate::model::PerFamily;
 use crate::net::{Block, Family};
 use crate::observed::{
-    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, Node, NodeCidrAllocation, OLD_ANNOTATION_IPV4,
-    OLD_ANNOTATION_IPV6,
+    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, Node, NodeCidrAllocation,
+    OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6,
 };
 
 impl Paths<'_> {
@@ -36,10 +36,16 @@ impl Paths<'_> {
             return Err(BlockedReason::RivalAllocator);
         }
         match (field, reads) {
-            (NodeField::Spec, _) => Ok(Edit::NodeSpec { pod_cidrs: self.all_families(blocks)? }),
+            (NodeField::Spec, _) => Ok(Edit::NodeSpec {
+                pod_cidrs: self.all_families(blocks)?,
+            }),
             (NodeField::Annotation, AnnotationReads::Yes(keys)) => Ok(annotate(unread, keys)),
-            (NodeField::Annotation, AnnotationReads::GateClosed) => Err(BlockedReason::AnnotationNotRead),
-            (NodeField::Annotation, AnnotationReads::VersionUnknown) => Err(BlockedReason::VersionUnknown),
+            (NodeField::Annotation, AnnotationReads::GateClosed) => {
+                Err(BlockedReason::AnnotationNotRead)
+            }
+            (NodeField::Annotation, AnnotationReads::VersionUnknown) => {
+                Err(BlockedReason::VersionUnknown)
+            }
         }
     }
 }

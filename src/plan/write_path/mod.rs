@@ -1,4 +1,5 @@
-//! Where a block is written: the field that the running Cilium reads, or the reason why there is none.
+//! Where a block is written: the field that the running Cilium reads, or the reason why there is
+//! none.
 //!
 //! Knows which IPAM mode reads which object. Decides nothing about which block it is.
 
@@ -67,7 +68,8 @@ impl<'p> Paths<'p> {
         }
     }
 
-    /// How the node comes to show `blocks`, which must include everything that it holds of a family that is in use.
+    /// How the node comes to show `blocks`, which must include everything that it holds of a family
+    /// that is in use.
     pub(super) fn route(
         &self,
         node: &Node,
@@ -75,8 +77,15 @@ impl<'p> Paths<'p> {
         blocks: &PerFamily<Block>,
     ) -> Result<Route, BlockedReason> {
         let path = self.path.clone()?;
-        let is_read = |block: &Block| held.get(block.family()).is_some_and(|holding| holding.reading == Reading::Read);
-        let unread: Vec<Block> = blocks.iter().filter(|block| !is_read(block)).copied().collect();
+        let is_read = |block: &Block| {
+            held.get(block.family())
+                .is_some_and(|holding| holding.reading == Reading::Read)
+        };
+        let unread: Vec<Block> = blocks
+            .iter()
+            .filter(|block| !is_read(block))
+            .copied()
+            .collect();
         if unread.is_empty() {
             return Ok(Route::AlreadyRead);
         }
@@ -87,9 +96,14 @@ impl<'p> Paths<'p> {
         edit.map(Route::Write)
     }
 
-    /// All blocks, the cluster's first family first; each family that an agent waits for must be among them.
+    /// All blocks, the cluster's first family first; each family that an agent waits for must be
+    /// among them.
     fn all_families(&self, blocks: &PerFamily<Block>) -> Result<Vec<Block>, BlockedReason> {
-        if let Some(family) = self.required.iter().find(|family| blocks.get(**family).is_none()) {
+        if let Some(family) = self
+            .required
+            .iter()
+            .find(|family| blocks.get(**family).is_none())
+        {
             return Err(BlockedReason::FamilyMissing(*family));
         }
         let mut pod_cidrs: Vec<Block> = blocks.iter().copied().collect();
@@ -109,9 +123,13 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
         (IpamMode::Kubernetes, Auto | Forced(WritePath::NodeSpec | WritePath::NodeConfig)) => {
             Ok(ModePath::Node(NodeField::Spec))
         }
-        (IpamMode::Kubernetes, Forced(WritePath::NodeAnnotation)) => Ok(ModePath::Node(NodeField::Annotation)),
+        (IpamMode::Kubernetes, Forced(WritePath::NodeAnnotation)) => {
+            Ok(ModePath::Node(NodeField::Annotation))
+        }
         (IpamMode::ClusterPool, Auto) => Ok(ModePath::CiliumNode(Wanted::Automatically)),
-        (IpamMode::ClusterPool, Forced(WritePath::CiliumNode)) => Ok(ModePath::CiliumNode(Wanted::ByName)),
+        (IpamMode::ClusterPool, Forced(WritePath::CiliumNode)) => {
+            Ok(ModePath::CiliumNode(Wanted::ByName))
+        }
         (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => {
             Err(BlockedReason::PathNotRead(path, mode))
         }

@@ -63,7 +63,11 @@ impl HttpNeutron {
     ///
     /// # Errors
     /// Certificates that cannot be read.
-    pub fn new(cloud: Cloud, keeping: Keeping, until: Instant) -> Result<HttpNeutron, NeutronError> {
+    pub fn new(
+        cloud: Cloud,
+        keeping: Keeping,
+        until: Instant,
+    ) -> Result<HttpNeutron, NeutronError> {
         let logins = Logins::new(keeping);
         let tls = tls(&cloud)?;
         let agent = agent(&tls, LONGEST_WAIT);
@@ -99,7 +103,9 @@ impl HttpNeutron {
 
     /// The time that there is, if there is any.
     pub(super) fn left(&self) -> Option<Duration> {
-        self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        self.until
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
     }
 
     /// The pause before the next try of something, if there is time for one.
@@ -110,7 +116,9 @@ impl HttpNeutron {
         }
         let left = self.left()?;
         // Who waits until the end has no time for the try itself.
-        retry.pause_within(left, self.asked.take()).filter(|pause| *pause < left)
+        retry
+            .pause_within(left, self.asked.take())
+            .filter(|pause| *pause < left)
     }
 
     /// Where a fact of this cloud is kept between runs.
@@ -129,7 +137,10 @@ impl HttpNeutron {
     /// What lets others read or forge what is said, as far as it is known by now.
     pub fn weaknesses(&self) -> Vec<Weakness> {
         let session = self.session.borrow();
-        Weakness::all_of(&self.cloud, session.as_ref().map(|session| session.network_url.as_str()))
+        Weakness::all_of(
+            &self.cloud,
+            session.as_ref().map(|session| session.network_url.as_str()),
+        )
     }
 
     /// A token that is not taken any more is replaced once.
@@ -152,7 +163,11 @@ impl HttpNeutron {
     }
 
     /// One object of an answer.
-    pub(super) fn object<T: DeserializeOwned>(&self, answer: Value, key: &str) -> Result<T, NeutronError> {
+    pub(super) fn object<T: DeserializeOwned>(
+        &self,
+        answer: Value,
+        key: &str,
+    ) -> Result<T, NeutronError> {
         object(answer, key).map_err(|why| self.nonsense(&why))
     }
 
@@ -164,9 +179,13 @@ impl HttpNeutron {
         if let Some(session) = self.session.borrow().as_ref() {
             return Ok(session.clone());
         }
-        let session = self.logins.get_or(&self.cloud, self.until, || login(&self.agent()?, &self.cloud));
+        let session = self.logins.get_or(&self.cloud, self.until, || {
+            login(&self.agent()?, &self.cloud)
+        });
         let session = session.map_err(|error| match error {
-            NeutronError::Unavailable(why) => NeutronError::Unreachable(format!("{}: {why}", self.cloud.auth_url)),
+            NeutronError::Unavailable(why) => {
+                NeutronError::Unreachable(format!("{}: {why}", self.cloud.auth_url))
+            }
             error => error,
         })?;
         self.secrets.borrow_mut().add(session.token());
@@ -174,11 +193,13 @@ impl HttpNeutron {
         Ok(session)
     }
 
-    /// An agent that waits no longer than there is time. Its limits are its own and not of each request: with those it would read the system's
-    /// certificates anew for each connection.
+    /// An agent that waits no longer than there is time. Its limits are its own and not of each
+    /// request: with those it would read the system's certificates anew for each connection.
     fn agent(&self) -> Result<Agent, NeutronError> {
         match self.left() {
-            None => Err(NeutronError::Unreachable("the time for it is over".to_owned())),
+            None => Err(NeutronError::Unreachable(
+                "the time for it is over".to_owned(),
+            )),
             Some(left) if left < LONGEST_WAIT => Ok(agent(&self.tls, left)),
             Some(_) => Ok(self.agent.clone()),
         }
@@ -192,27 +213,48 @@ impl HttpNeutron {
         let answer = match question {
             Question::Get(query) => {
                 let query = query.iter().map(|(key, value)| (*key, value.as_str()));
-                agent.get(&url).header(token.0, token.1).query_pairs(query).call()
+                agent
+                    .get(&url)
+                    .header(token.0, token.1)
+                    .query_pairs(query)
+                    .call()
             }
             Question::Post(body) => {
                 let request = agent.post(&url).header(token.0, token.1);
-                request.header("Content-Type", "application/json").send(body.to_string())
+                request
+                    .header("Content-Type", "application/json")
+                    .send(body.to_string())
             }
             Question::Put(body, revision) => {
-                let request = agent.put(&url).header(token.0, token.1).header("Content-Type", "application/json");
-                request.header("If-Match", format!("revision_number={revision}")).send(body.to_string())
+                let request = agent
+                    .put(&url)
+                    .header(token.0, token.1)
+                    .header("Content-Type", "application/json");
+                request
+                    .header("If-Match", format!("revision_number={revision}"))
+                    .send(body.to_string())
             }
             // Neutron answers 400 to a DELETE with a body, be it empty.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
-        let asked = answer.as_ref().ok().and_then(|answer| answer.headers().get("Retry-After"));
-        self.asked.set(asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now())));
+        let asked = answer
+            .as_ref()
+            .ok()
+            .and_then(|answer| answer.headers().get("Retry-After"));
+        self.asked
+            .set(asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now())));
         let secrets = self.secrets.borrow();
         let (status, body) = read(answer, &secrets).map_err(|error| match error {
-            NeutronError::Unavailable(why) => NeutronError::Unavailable(format!("{}: {why}", session.network_url)),
+            NeutronError::Unavailable(why) => {
+                NeutronError::Unavailable(format!("{}: {why}", session.network_url))
+            }
             error => error,
         })?;
-        if status.is_success() { Ok(body) } else { Err(fault(status, &body, &secrets)) }
+        if status.is_success() {
+            Ok(body)
+        } else {
+            Err(fault(status, &body, &secrets))
+        }
     }
 }
 
@@ -244,17 +286,23 @@ fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
 }
 
 fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
-    let unreadable = |why: &dyn Display| NeutronError::Misconfigured(format!("certificates in {path}: {why}"));
+    let unreadable =
+        |why: &dyn Display| NeutronError::Misconfigured(format!("certificates in {path}: {why}"));
     let text = fs::read(path).map_err(|why| unreadable(&why))?;
     let certificates = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
     });
     let certificates: Vec<Certificate<'static>> = certificates.collect();
-    if certificates.is_empty() { Err(unreadable(&"there are none")) } else { Ok(certificates) }
+    if certificates.is_empty() {
+        Err(unreadable(&"there are none"))
+    } else {
+        Ok(certificates)
+    }
 }
 
-/// What another service says to a GET with a bearer token, its certificate being signed by one in this file.
+/// What another service says to a GET with a bearer token, its certificate being signed by one in
+/// this file.
 pub(in crate::plugin) fn get_json(
     url: &str,
     token: &str,
@@ -263,8 +311,13 @@ pub(in crate::plugin) fn get_json(
 ) -> Result<(u16, Value), NeutronError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
-    let tls = tls.root_certs(RootCerts::from(certificates(certificates_in)?)).build();
-    let answer = agent(&tls, wait).get(url).header("Authorization", format!("Bearer {token}")).call();
+    let tls = tls
+        .root_certs(RootCerts::from(certificates(certificates_in)?))
+        .build();
+    let answer = agent(&tls, wait)
+        .get(url)
+        .header("Authorization", format!("Bearer {token}"))
+        .call();
     let mut secrets = Secrets::default();
     secrets.add(token);
     read(answer, &secrets).map(|(status, body)| (status.as_u16(), body))

@@ -36,10 +36,17 @@ impl fmt::Debug for Session {
 
 /// Logs in.
 pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronError> {
-    let request = agent.post(format!("{}/auth/tokens", cloud.auth_url)).header("Content-Type", "application/json");
+    let request = agent
+        .post(format!("{}/auth/tokens", cloud.auth_url))
+        .header("Content-Type", "application/json");
     let answer = request.send(question(&cloud.access).to_string());
-    let token = answer.as_ref().ok().and_then(|answer| answer.headers().get("X-Subject-Token"));
-    let token = token.and_then(|token| token.to_str().ok()).map(str::to_owned);
+    let token = answer
+        .as_ref()
+        .ok()
+        .and_then(|answer| answer.headers().get("X-Subject-Token"));
+    let token = token
+        .and_then(|token| token.to_str().ok())
+        .map(str::to_owned);
     let mut secrets = Secrets::of(&cloud.access);
     secrets.add(token.as_deref().unwrap_or_default());
     let (status, body) = read(answer, &secrets)?;
@@ -55,19 +62,34 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
         });
     }
     let nonsense = || NeutronError::Unavailable("Keystone's answer makes no sense".to_owned());
-    let expires = body["token"]["expires_at"].as_str().and_then(|at| at.parse().ok()).ok_or_else(nonsense)?;
+    let expires = body["token"]["expires_at"]
+        .as_str()
+        .and_then(|at| at.parse().ok())
+        .ok_or_else(nonsense)?;
     let network_url = network_url(&body["token"]["catalog"], cloud)?;
     if secrets.are_in(&network_url) {
         // It is shown where it does not answer.
-        return Err(NeutronError::Misconfigured("the network service's address in the catalogue".to_owned()));
+        return Err(NeutronError::Misconfigured(
+            "the network service's address in the catalogue".to_owned(),
+        ));
     }
-    Ok(Session { token: token.ok_or_else(nonsense)?, expires, network_url })
+    Ok(Session {
+        token: token.ok_or_else(nonsense)?,
+        expires,
+        network_url,
+    })
 }
 
 fn question(access: &Access) -> Value {
     match access {
-        Access::Password { username, user_domain, password, project } => {
-            let user = json!({"name": username, "domain": named(user_domain), "password": password});
+        Access::Password {
+            username,
+            user_domain,
+            password,
+            project,
+        } => {
+            let user =
+                json!({"name": username, "domain": named(user_domain), "password": password});
             let project = match project {
                 Project::Id(id) => json!({"id": id}),
                 Project::Name(name, domain) => json!({"name": name, "domain": named(domain)}),
@@ -90,23 +112,44 @@ fn named(named: &Named) -> Value {
 }
 
 fn network_url(catalog: &Value, cloud: &Cloud) -> Result<String, NeutronError> {
-    let services = catalog.as_array().into_iter().flatten().filter(|service| service["type"] == "network");
-    let endpoints = services.flat_map(|service| service["endpoints"].as_array().into_iter().flatten());
+    let services = catalog
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|service| service["type"] == "network");
+    let endpoints =
+        services.flat_map(|service| service["endpoints"].as_array().into_iter().flatten());
     let is_there = |endpoint: &&Value| {
         let region = cloud.region.as_deref();
         endpoint["interface"] == cloud.interface.as_str()
-            && region.is_none_or(|region| endpoint["region_id"] == region || endpoint["region"] == region)
+            && region.is_none_or(|region| {
+                endpoint["region_id"] == region || endpoint["region"] == region
+            })
     };
-    let urls = endpoints.into_iter().filter(is_there).filter_map(|endpoint| endpoint["url"].as_str());
-    let urls: BTreeSet<&str> =
-        urls.map(|url| url.trim_end_matches('/').trim_end_matches("/v2.0").trim_end_matches('/')).collect();
+    let urls = endpoints
+        .into_iter()
+        .filter(is_there)
+        .filter_map(|endpoint| endpoint["url"].as_str());
+    let urls: BTreeSet<&str> = urls
+        .map(|url| {
+            url.trim_end_matches('/')
+                .trim_end_matches("/v2.0")
+                .trim_end_matches('/')
+        })
+        .collect();
     if urls.len() > 1 {
-        // Which one comes first may be another one tomorrow, and then nothing would be found that was made today.
-        return Err(NeutronError::Misconfigured(format!("{} network services, and no region says which", urls.len())));
+        // Which one comes first may be another one tomorrow, and then nothing would be found that
+        // was made today.
+        return Err(NeutronError::Misconfigured(format!(
+            "{} network services, and no region says which",
+            urls.len()
+        )));
     }
     let url = urls.first().map(|url| (*url).to_owned());
     // It is shown where it does not answer, so nobody's password may be in it.
-    let is_url = |url: &String| (url.starts_with("https://") || url.starts_with("http://")) && !url.contains('@');
+    let is_url = |url: &String| {
+        (url.starts_with("https://") || url.starts_with("http://")) && !url.contains('@')
+    };
     url.filter(is_url).ok_or_else(|| {
         let region = cloud.region.as_deref().unwrap_or("any");
         NeutronError::Misconfigured(format!(
@@ -127,14 +170,23 @@ mod tests {
             {"type": "identity", "endpoints": [endpoint("public", "one", "http://k")]},
             {"type": "network", "endpoints": [endpoint("internal", "one", "http://i:9696/"), endpoint("public", "two", "http://p/network/v2.0/")]},
         ]);
-        let mut cloud = Cloud::with_password("http://k", "u".into(), "p".into(), "x".into(), "default".into()).unwrap();
+        let mut cloud = Cloud::with_password(
+            "http://k",
+            "u".into(),
+            "p".into(),
+            "x".into(),
+            "default".into(),
+        )
+        .unwrap();
         assert_eq!(network_url(&catalog, &cloud).unwrap(), "http://p/network");
         cloud.region = Some("one".to_owned());
-        assert!(matches!(network_url(&catalog, &cloud), Err(NeutronError::Misconfigured(_))));
+        assert!(matches!(
+            network_url(&catalog, &cloud),
+            Err(NeutronError::Misconfigured(_))
+        ));
         cloud.interface = "internal".to_owned();
         assert_eq!(network_url(&catalog, &cloud).unwrap(), "http://i:9696");
-        let hostile =
-            json!([{"type": "network", "endpoints": [endpoint("internal", "one", "http://u:hunter2@i:9696")]}]);
+        let hostile = json!([{"type": "network", "endpoints": [endpoint("internal", "one", "http://u:hunter2@i:9696")]}]);
         let refused = network_url(&hostile, &cloud).unwrap_err().to_string();
         assert!(!refused.contains("hunter2"), "{refused}");
     }

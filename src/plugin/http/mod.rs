@@ -1,4 +1,5 @@
-//! Neutron and Keystone by HTTP. Every answer is awaited for a bounded time, and no secret is ever shown.
+//! Neutron and Keystone by HTTP. Every answer is awaited for a bounded time, and no secret is ever
+//! shown.
 
 mod ask;
 mod keystone;
@@ -18,8 +19,8 @@ use self::ask::Question;
 use self::objects::{WrittenNetwork, WrittenSubnet, object};
 use super::kept;
 use crate::neutron::{
-    Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, Owner, Patience, Port, PortFilter, Subnet, Verdict,
-    Wanted,
+    Id, Network, NetworkFacts, Neutron, NeutronError, NewPort, Owner, Patience, Port, PortFilter,
+    Subnet, Verdict, Wanted,
 };
 use crate::retry::Backoff;
 
@@ -34,15 +35,26 @@ const PAGE: usize = 500;
 const PAGES: usize = 100;
 
 /// The fields of a port that are read.
-const FIELDS: [&str; 9] =
-    ["id", "network_id", "device_id", "device_owner", "name", "description", "mac_address", "fixed_ips", "created_at"];
+const FIELDS: [&str; 9] = [
+    "id",
+    "network_id",
+    "device_id",
+    "device_owner",
+    "name",
+    "description",
+    "mac_address",
+    "fixed_ips",
+    "created_at",
+];
 
 /// How long subnets and networks are believed to be as they were.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
 
-/// Pauses before something is asked again. The last figure is the longest that a server's own wish is kept to.
+/// Pauses before something is asked again. The last figure is the longest that a server's own wish
+/// is kept to.
 pub(super) const BACKOFF: Backoff =
-    Backoff::new(Duration::from_millis(200), Duration::from_secs(2)).obeying(Duration::from_secs(10));
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(2))
+        .obeying(Duration::from_secs(10));
 
 impl Patience for HttpNeutron {
     fn again(&self, tries: u32) -> Verdict {
@@ -58,15 +70,35 @@ impl Patience for HttpNeutron {
 
 impl Neutron for HttpNeutron {
     fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError> {
-        self.object(self.ask("/v2.0/ports", &Question::Post(json!({"port": written(port)})))?, "port")
+        self.object(
+            self.ask(
+                "/v2.0/ports",
+                &Question::Post(json!({"port": written(port)})),
+            )?,
+            "port",
+        )
     }
 
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
-        let PortFilter { name, device, owner, mac } = filter;
+        let PortFilter {
+            name,
+            device,
+            owner,
+            mac,
+        } = filter;
         let owner = owner.map(Owner::as_str);
-        let filters = [("name", *name), ("device_id", *device), ("device_owner", owner), ("mac_address", *mac)];
-        let filters = filters.into_iter().filter_map(|(key, value)| Some((key, value?.to_owned())));
-        let query = filters.chain(FIELDS.map(|field| ("fields", field.to_owned()))).collect();
+        let filters = [
+            ("name", *name),
+            ("device_id", *device),
+            ("device_owner", owner),
+            ("mac_address", *mac),
+        ];
+        let filters = filters
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?.to_owned())));
+        let query = filters
+            .chain(FIELDS.map(|field| ("fields", field.to_owned())))
+            .collect();
         self.pages(query, |port: &Port| &port.id)
     }
 
@@ -80,11 +112,13 @@ impl Neutron for HttpNeutron {
 
 impl NetworkFacts for HttpNeutron {
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
-        self.lately::<WrittenSubnet>("subnet", id).map(WrittenSubnet::subnet)
+        self.lately::<WrittenSubnet>("subnet", id)
+            .map(WrittenSubnet::subnet)
     }
 
     fn network(&self, id: &Id) -> Result<Network, NeutronError> {
-        self.lately::<WrittenNetwork>("network", id).map(|WrittenNetwork { mtu }| Network { mtu })
+        self.lately::<WrittenNetwork>("network", id)
+            .map(|WrittenNetwork { mtu }| Network { mtu })
     }
 }
 
@@ -108,7 +142,11 @@ impl HttpNeutron {
             let mut page = query.clone();
             page.extend(ports.last().map(|last| ("marker", id(last).to_string())));
             let answer = self.ask("/v2.0/ports", &Question::Get(&page))?;
-            let has_more = answer["ports_links"].as_array().into_iter().flatten().any(|link| link["rel"] == "next");
+            let has_more = answer["ports_links"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|link| link["rel"] == "next");
             let listed: Vec<T> = self.object(answer, "ports")?;
             let is_last = listed.is_empty() || !has_more;
             ports.extend(listed);
@@ -141,7 +179,16 @@ impl HttpNeutron {
 }
 
 fn written(port: &NewPort<'_>) -> Value {
-    let NewPort { network, owner, name, device, description, mac, wanted, security_groups } = port;
+    let NewPort {
+        network,
+        owner,
+        name,
+        device,
+        description,
+        mac,
+        wanted,
+        security_groups,
+    } = port;
     let mut body = json!({
         "network_id": network, "name": name, "device_id": device, "device_owner": owner.as_str(),
         "description": description, "admin_state_up": true,

@@ -50,6 +50,9 @@ impl WrittenSubnet {
 }
 
 /// One object of an answer.
-pub(super) fn object<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, serde_json::Error> {
+pub(super) fn object<T: DeserializeOwned>(
+    mut answer: Value,
+    key: &str,
+) -> Result<T, serde_json::Error> {
     serde_json::from_value(answer.get_mut(key).map(Value::take).unwrap_or_default())
 }

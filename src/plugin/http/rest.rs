@@ -9,7 +9,8 @@ use ureq::{Body, Error};
 use super::secrets::Secrets;
 use crate::neutron::NeutronError;
 
-/// Longest answer that is read, in bytes. A page of 500 ports with a thousand pairs each would be longer; those of 50 VMs are not.
+/// Longest answer that is read, in bytes. A page of 500 ports with a thousand pairs each would be
+/// longer; those of 50 VMs are not.
 const LONGEST: u64 = 32 * 1024 * 1024;
 
 /// Status and body; one without JSON is null.
@@ -20,7 +21,12 @@ pub(super) fn read(
     let unavailable = |why: Error| unavailable(&why, secrets);
     let answer = answer.map_err(unavailable)?;
     let status = answer.status();
-    let bytes = answer.into_body().with_config().limit(LONGEST).read_to_vec().map_err(unavailable)?;
+    let bytes = answer
+        .into_body()
+        .with_config()
+        .limit(LONGEST)
+        .read_to_vec()
+        .map_err(unavailable)?;
     Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
 }
 
@@ -41,7 +47,10 @@ fn unavailable(why: &Error, secrets: &Secrets) -> NeutronError {
 
 /// An answer that is not what it should be.
 pub(super) fn nonsense(why: &dyn std::fmt::Display, secrets: &Secrets) -> NeutronError {
-    NeutronError::Unavailable(format!("its answer makes no sense: {}", secrets.shown(&why.to_string())))
+    NeutronError::Unavailable(format!(
+        "its answer makes no sense: {}",
+        secrets.shown(&why.to_string())
+    ))
 }
 
 /// What a no means, by the type that it names.
@@ -50,7 +59,11 @@ pub(super) fn fault(status: StatusCode, body: &Value, secrets: &Secrets) -> Neut
     let kind = text("type");
     let said = || {
         let words = secrets.shown(text("message"));
-        if words.is_empty() { format!("status {}", status.as_u16()) } else { words }
+        if words.is_empty() {
+            format!("status {}", status.as_u16())
+        } else {
+            words
+        }
     };
     match (kind, status) {
         ("IpAddressGenerationFailure", _) => NeutronError::Exhausted,
@@ -59,7 +72,9 @@ pub(super) fn fault(status: StatusCode, body: &Value, secrets: &Secrets) -> Neut
         ("MacAddressInUse", _) => NeutronError::MacInUse,
         ("PortNotFound", _) => NeutronError::NoSuchPort,
         ("InvalidIpForNetwork" | "InvalidIpForSubnet", _) => NeutronError::InvalidAddress,
-        ("RevisionNumberConstraintFailed", _) | (_, StatusCode::PRECONDITION_FAILED) => NeutronError::Changed,
+        ("RevisionNumberConstraintFailed", _) | (_, StatusCode::PRECONDITION_FAILED) => {
+            NeutronError::Changed
+        }
         ("AllowedAddressPairExhausted", _) => NeutronError::TooManyPairs,
         (_, StatusCode::UNAUTHORIZED) => NeutronError::Unauthorized,
         (_, StatusCode::FORBIDDEN) => NeutronError::Forbidden(said()),
@@ -87,12 +102,21 @@ mod tests {
                 &Secrets::default(),
             )
         };
-        assert_eq!(of(409, "IpAddressGenerationFailure"), NeutronError::Exhausted);
+        assert_eq!(
+            of(409, "IpAddressGenerationFailure"),
+            NeutronError::Exhausted
+        );
         assert_eq!(of(409, "OverQuota"), NeutronError::Quota);
-        assert_eq!(of(409, "IpAddressAlreadyAllocated"), NeutronError::AddressInUse);
+        assert_eq!(
+            of(409, "IpAddressAlreadyAllocated"),
+            NeutronError::AddressInUse
+        );
         assert_eq!(of(409, "MacAddressInUse"), NeutronError::MacInUse);
         assert_eq!(of(409, "Novelty"), NeutronError::Other("words".to_owned()));
         assert_eq!(of(503, ""), NeutronError::Unavailable("words".to_owned()));
-        assert_eq!(fault(StatusCode::UNAUTHORIZED, &Value::Null, &Secrets::default()), NeutronError::Unauthorized);
+        assert_eq!(
+            fault(StatusCode::UNAUTHORIZED, &Value::Null, &Secrets::default()),
+            NeutronError::Unauthorized
+        );
     }
 }

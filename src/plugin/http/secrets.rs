@@ -1,4 +1,5 @@
-//! What a server says, as it may be shown: never with a token, a password or a secret of ours in it. All words of servers enter errors here.
+//! What a server says, as it may be shown: never with a token, a password or a secret of ours in
+//! it. All words of servers enter errors here.
 
 use std::fmt;
 
@@ -61,12 +62,18 @@ impl Secrets {
 
     /// Whether one of them, or a part of it, is in these words.
     pub(super) fn are_in(&self, words: &str) -> bool {
-        self.0.iter().any(|secret| has(words.as_bytes(), secret.as_bytes()))
+        self.0
+            .iter()
+            .any(|secret| has(words.as_bytes(), secret.as_bytes()))
     }
 
     /// The words, if they may be shown.
     pub(super) fn shown(&self, words: &str) -> String {
-        let words: String = words.chars().filter(|c| !c.is_control()).take(READ).collect();
+        let words: String = words
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(READ)
+            .collect();
         if self.are_in(&words) {
             return HIDDEN.to_owned();
         }
@@ -76,7 +83,9 @@ impl Secrets {
 
 fn has(words: &[u8], secret: &[u8]) -> bool {
     let part = secret.len().min(PART);
-    words.windows(part).any(|window| secret.windows(part).any(|wanted| window == wanted))
+    words
+        .windows(part)
+        .any(|window| secret.windows(part).any(|wanted| window == wanted))
 }
 
 #[cfg(test)]
@@ -100,7 +109,10 @@ mod tests {
         ] {
             assert_eq!(secrets.shown(&words), HIDDEN, "{words:?}");
         }
-        assert_eq!(secrets.shown("the quota is used up"), "the quota is used up");
+        assert_eq!(
+            secrets.shown("the quota is used up"),
+            "the quota is used up"
+        );
         assert_eq!(secrets.shown(&"x".repeat(500)).len(), 300);
         assert_eq!(Secrets::default().shown("words"), "words");
         assert!(!format!("{secrets:?}").contains("gAAAA"));

@@ -75,7 +75,10 @@ pub(super) struct PodCidrs {
 
 impl Arguments {
     /// Reads them; `node_name` is what the environment says.
-    pub(super) fn read(mut parser: Parser, node_name: Option<String>) -> Result<Request, lexopt::Error> {
+    pub(super) fn read(
+        mut parser: Parser,
+        node_name: Option<String>,
+    ) -> Result<Request, lexopt::Error> {
         let mut arguments = Arguments {
             networks: Vec::new(),
             results: Vec::new(),
@@ -112,12 +115,22 @@ impl Arguments {
             arguments.networks.push("/etc/cni/net.d".into());
         }
         if arguments.results.is_empty() {
-            arguments.results = ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from).to_vec();
+            arguments.results = ["/var/lib/cni/results", "/var/lib/cni/multus/results"]
+                .map(PathBuf::from)
+                .to_vec();
         }
         if let Some(on) = on {
-            let node_name = node_name.ok_or("--pod-cidrs-on needs --node-name, or NODE_NAME in the environment")?;
+            let node_name = node_name
+                .ok_or("--pod-cidrs-on needs --node-name, or NODE_NAME in the environment")?;
             let state = arguments.state.clone();
-            arguments.pod_cidrs = Some(PodCidrs { on, node_name, service_account, cloud, clouds_file, state });
+            arguments.pod_cidrs = Some(PodCidrs {
+                on,
+                node_name,
+                service_account,
+                cloud,
+                clouds_file,
+                state,
+            });
         }
         Ok(Request::Run(Box::new(arguments)))
     }
@@ -137,7 +150,9 @@ fn interface(text: &str) -> Result<GuardedInterface, lexopt::Error> {
     if let Ok(id) = text.parse() {
         return Ok(GuardedInterface::Port(id));
     }
-    text.parse().map(GuardedInterface::Interface).map_err(|why| format!("--pod-cidrs-on: {why}").into())
+    text.parse()
+        .map(GuardedInterface::Interface)
+        .map_err(|why| format!("--pod-cidrs-on: {why}").into())
 }
 
 #[cfg(test)]
@@ -150,18 +165,40 @@ mod tests {
 
     #[test]
     fn what_is_said_is_taken_and_nonsense_refused() {
-        let Ok(Request::Run(arguments)) = read(&["--grace", "7", "--once", "--results=/r"], None) else { panic!() };
-        assert_eq!((arguments.grace, arguments.rounds), (Duration::from_secs(7), Rounds::One));
-        assert_eq!((arguments.results, arguments.pod_cidrs), (vec![PathBuf::from("/r")], None));
+        let Ok(Request::Run(arguments)) = read(&["--grace", "7", "--once", "--results=/r"], None)
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (arguments.grace, arguments.rounds),
+            (Duration::from_secs(7), Rounds::One)
+        );
+        assert_eq!(
+            (arguments.results, arguments.pod_cidrs),
+            (vec![PathBuf::from("/r")], None)
+        );
         assert_eq!(read(&["-h"], None).unwrap(), Request::Help);
-        for bad in [&["--grace", "0"][..], &["--look", "1d"], &["x"], &["--pod-cidrs-on", "eth0"], &["--nonsense"]] {
+        for bad in [
+            &["--grace", "0"][..],
+            &["--look", "1d"],
+            &["x"],
+            &["--pod-cidrs-on", "eth0"],
+            &["--nonsense"],
+        ] {
             assert!(read(bad, None).is_err(), "{bad:?}");
         }
         assert!(read(&["--pod-cidrs-on", "a b"], Some("n")).is_err());
-        let Ok(Request::Run(arguments)) = read(&["--networks=/a", "--networks", "/b"], None) else { panic!() };
+        let Ok(Request::Run(arguments)) = read(&["--networks=/a", "--networks", "/b"], None) else {
+            panic!()
+        };
         assert_eq!(arguments.networks, ["/a", "/b"].map(PathBuf::from));
-        let Ok(Request::Run(arguments)) = read(&["--pod-cidrs-on", "eth0"], Some("n")) else { panic!() };
+        let Ok(Request::Run(arguments)) = read(&["--pod-cidrs-on", "eth0"], Some("n")) else {
+            panic!()
+        };
         assert_eq!(arguments.networks, [PathBuf::from("/etc/cni/net.d")]);
-        assert_eq!(arguments.pod_cidrs.unwrap().on, GuardedInterface::Interface("eth0".parse().unwrap()));
+        assert_eq!(
+            arguments.pod_cidrs.unwrap().on,
+            GuardedInterface::Interface("eth0".parse().unwrap())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Ports of this node that nobody has any more. Runtimes hardly ask for it (containerd never does), and some main plugins keep a DEL to
-//! themselves.
+//! Ports of this node that nobody has any more. Runtimes hardly ask for it (containerd never does),
+//! and some main plugins keep a DEL to themselves.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use super::say;
 use crate::neutron::cni::{Attachment, CniError};
 use crate::neutron::{Beginnings, Id, Life, Neutron, Owner, Port, Remembered};
 
-/// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is tried again.
+/// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is
+/// tried again.
 const FOR_LOCK: Duration = Duration::from_secs(2);
 
 /// Ports that are deleted while nobody else may add or delete.
@@ -26,8 +27,12 @@ struct Known {
 impl Known {
     /// What is known, or why too little is.
     fn of(look: &Look<'_>, arguments: &Arguments) -> Result<Known, String> {
-        let beginnings = beginnings(&look.place.node_file()).ok_or("/proc/stat does not tell when the node booted")?;
-        Ok(Known { remembered: remembered(&arguments.results)?, beginnings })
+        let beginnings = beginnings(&look.place.node_file())
+            .ok_or("/proc/stat does not tell when the node booted")?;
+        Ok(Known {
+            remembered: remembered(&arguments.results)?,
+            beginnings,
+        })
     }
 }
 
@@ -61,14 +66,26 @@ pub(super) fn collect(
     let unknown: BTreeSet<&Id> = unknown.iter().map(|port| &port.id).collect();
     let look_again = || abandoned(look, &unknown, at_neutron, arguments);
     let seen = look_again()?;
-    let ripe = memory.suspects.ripe(seen.iter().map(|one| one.id().clone()), began.elapsed(), arguments.grace);
+    let ripe = memory.suspects.ripe(
+        seen.iter().map(|one| one.id().clone()),
+        began.elapsed(),
+        arguments.grace,
+    );
     if ripe.is_empty() {
         return Ok(());
     }
     let ripe: Vec<Id> = ripe.into_iter().collect();
     for some in ripe.chunks(AT_ONCE) {
-        let Ok(_lock) = look.place.lock_all(look.until.min(Instant::now() + FOR_LOCK)) else { return Ok(()) };
-        for one in look_again()?.into_iter().filter(|one| some.contains(one.id())) {
+        let Ok(_lock) = look
+            .place
+            .lock_all(look.until.min(Instant::now() + FOR_LOCK))
+        else {
+            return Ok(());
+        };
+        for one in look_again()?
+            .into_iter()
+            .filter(|one| some.contains(one.id()))
+        {
             remove(look, &one)?;
         }
     }
@@ -83,7 +100,13 @@ fn abandoned(
     arguments: &Arguments,
 ) -> Result<Vec<Abandoned>, CniError> {
     // Without evidence nothing is known to be over.
-    let Ok(Known { remembered, beginnings }) = Known::of(look, arguments) else { return Ok(Vec::new()) };
+    let Ok(Known {
+        remembered,
+        beginnings,
+    }) = Known::of(look, arguments)
+    else {
+        return Ok(Vec::new());
+    };
     let traces = look.place.traces();
     let by_device = |device: &str| traces.read(&attachment_of(device)?);
     let in_files = look.place.pool().ports()?;
@@ -98,12 +121,19 @@ fn abandoned(
         };
         life == Life::Over
     };
-    let ports = at_neutron.iter().filter(is_over).map(|port| Abandoned::Port(port.clone()));
-    let holders = in_files
-        .held
+    let ports = at_neutron
         .iter()
-        .filter(|(holder, pooled)| remembered.life_of_holder(holder, &pooled.port, traces.read(holder)) == Life::Over);
-    Ok(ports.chain(holders.map(|(holder, pooled)| Abandoned::Holder(holder.clone(), pooled.port.id.clone()))).collect())
+        .filter(is_over)
+        .map(|port| Abandoned::Port(port.clone()));
+    let holders = in_files.held.iter().filter(|(holder, pooled)| {
+        remembered.life_of_holder(holder, &pooled.port, traces.read(holder)) == Life::Over
+    });
+    Ok(ports
+        .chain(
+            holders
+                .map(|(holder, pooled)| Abandoned::Holder(holder.clone(), pooled.port.id.clone())),
+        )
+        .collect())
 }
 
 fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
@@ -114,7 +144,14 @@ fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
             if let Some(attachment) = attachment_of(&port.device_id) {
                 look.place.traces().take_away(&attachment);
             }
-            say(&name, &format!("deleted port {} of {}, which is no more", port.id, port.device_id.escape_debug()));
+            say(
+                &name,
+                &format!(
+                    "deleted port {} of {}, which is no more",
+                    port.id,
+                    port.device_id.escape_debug()
+                ),
+            );
         }
         Abandoned::Holder(holder, id) => {
             let pool = look.place.pool();
@@ -122,7 +159,10 @@ fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
                 pool.release(holder, &pooled)?;
             }
             look.place.traces().take_away(holder);
-            say(&name, &format!("port {id} is free again: {holder} is no more"));
+            say(
+                &name,
+                &format!("port {id} is free again: {holder} is no more"),
+            );
         }
     }
     Ok(())
@@ -134,7 +174,10 @@ fn tell_blind(look: &Look<'_>, memory: &mut Memory, arguments: &Arguments) {
     if let Some(why) = &blind
         && memory.blind != blind
     {
-        say(&look.place.port_name(), &format!("no garbage is looked for: {why}"));
+        say(
+            &look.place.port_name(),
+            &format!("no garbage is looked for: {why}"),
+        );
     }
     memory.blind = blind;
 }
@@ -142,5 +185,8 @@ fn tell_blind(look: &Look<'_>, memory: &mut Memory, arguments: &Arguments) {
 /// Whose a port's `device_id` is.
 fn attachment_of(device: &str) -> Option<Attachment> {
     let (container, interface) = device.split_once('/')?;
-    Some(Attachment { container: container.parse().ok()?, interface: interface.parse().ok()? })
+    Some(Attachment {
+        container: container.parse().ok()?,
+        interface: interface.parse().ok()?,
+    })
 }

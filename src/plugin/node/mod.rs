@@ -1,5 +1,5 @@
-//! The daemon `neutron-node`: looks at the networks of its node again and again. Whatever it was doing when it ends, the next one goes on from
-//! the files and from what Neutron says.
+//! The daemon `neutron-node`: looks at the networks of its node again and again. Whatever it was
+//! doing when it ends, the next one goes on from the files and from what Neutron says.
 
 mod arguments;
 mod evidence;
@@ -52,11 +52,20 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut daemon = Daemon { arguments, began: Instant::now(), memories: BTreeMap::new(), said: BTreeMap::new() };
+    let mut daemon = Daemon {
+        arguments,
+        began: Instant::now(),
+        memories: BTreeMap::new(),
+        said: BTreeMap::new(),
+    };
     loop {
         let faults = daemon.round();
         if daemon.arguments.rounds == Rounds::One {
-            return if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            return if faults == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
         }
         // Nodes that were started together do not ask together for ever.
         let pause = spread(daemon.arguments.interval, &mut fastrand::Rng::new());
@@ -93,25 +102,41 @@ impl Daemon {
     fn round(&mut self) -> usize {
         let mut rounds: Vec<(String, Result<Round, CniError>)> = Vec::new();
         let listed = networks(&self.arguments.networks);
-        let is_whole = listed.as_ref().is_ok_and(|networks| networks.values().all(Result::is_ok));
+        let is_whole = listed
+            .as_ref()
+            .is_ok_and(|networks| networks.values().all(Result::is_ok));
         match listed {
             Err(fault) => rounds.push(("networks".to_owned(), Err(fault))),
             Ok(networks) => {
-                for (name, settings) in forsaken(&networks, &self.arguments.state).into_iter().chain(networks) {
+                for (name, settings) in forsaken(&networks, &self.arguments.state)
+                    .into_iter()
+                    .chain(networks)
+                {
                     let memory = self.memories.entry(name.clone()).or_default();
-                    let kept = settings.and_then(|settings| memory.keep(&settings, &self.arguments, self.began));
+                    let kept = settings
+                        .and_then(|settings| memory.keep(&settings, &self.arguments, self.began));
                     rounds.push((name, kept));
                 }
             }
         }
         if let Some(wanted) = &self.arguments.pod_cidrs {
             let memory = self.memories.entry("pod CIDRs".to_owned()).or_default();
-            rounds.push(("pod CIDRs".to_owned(), pod_cidrs::keep(wanted, memory, self.arguments.look)));
+            rounds.push((
+                "pod CIDRs".to_owned(),
+                pod_cidrs::keep(wanted, memory, self.arguments.look),
+            ));
         }
         if !is_whole {
             // Nobody looked at these.
-            let unlisted = self.said.keys().filter(|name| !rounds.iter().any(|(round, _)| round == *name));
-            rounds.extend(unlisted.map(|name| (name.clone(), Ok(Round::NotDue))).collect::<Vec<_>>());
+            let unlisted = self
+                .said
+                .keys()
+                .filter(|name| !rounds.iter().any(|(round, _)| round == *name));
+            rounds.extend(
+                unlisted
+                    .map(|name| (name.clone(), Ok(Round::NotDue)))
+                    .collect::<Vec<_>>(),
+            );
         }
         self.tell(rounds);
         self.said.len()
@@ -123,22 +148,32 @@ impl Daemon {
             let fault = match round {
                 Ok(Round::Done) => return None,
                 Ok(Round::NotDue) => self.said.get(&name).cloned()?,
-                Err(CniError { message, details, .. }) => format!("{message} ({details})"),
+                Err(CniError {
+                    message, details, ..
+                }) => format!("{message} ({details})"),
             };
             Some((name, fault))
         };
         let now: BTreeMap<String, String> = rounds.into_iter().filter_map(said).collect();
-        for (name, fault) in now.iter().filter(|(name, fault)| self.said.get(*name) != Some(fault)) {
+        for (name, fault) in now
+            .iter()
+            .filter(|(name, fault)| self.said.get(*name) != Some(fault))
+        {
             say(name, fault);
         }
-        self.said.keys().filter(|name| !now.contains_key(*name)).for_each(|name| say(name, "all is well again"));
+        self.said
+            .keys()
+            .filter(|name| !now.contains_key(*name))
+            .for_each(|name| say(name, "all is well again"));
         self.said = now;
     }
 }
 
 /// A line for whoever reads logs.
 fn say(network: &str, what: &str) {
-    let now = Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| Timestamp::now());
+    let now = Timestamp::now()
+        .round(jiff::Unit::Second)
+        .unwrap_or_else(|_| Timestamp::now());
     eprintln!("{now} {network}: {what}");
 }
 

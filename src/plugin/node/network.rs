@@ -10,8 +10,8 @@ use super::pairs::{NotLetOut, PairsKeeper, addresses_of};
 use super::say;
 use crate::neutron::cni::{Arguments as CniArguments, Attachment, CniError, ErrorCode};
 use crate::neutron::{
-    Added, Chores, Id, Identity, KeptFacts, Left, MadeFor, Neutron, NeutronError, Owner, PoolPorts, PooledPort, Port,
-    PortFilter, RunId, Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
+    Added, Chores, Id, Identity, KeptFacts, Left, MadeFor, Neutron, NeutronError, Owner, PoolPorts,
+    PooledPort, Port, PortFilter, RunId, Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
 };
 use crate::plugin::http::HttpNeutron;
 use crate::plugin::login::Keeping;
@@ -82,11 +82,13 @@ impl Memory {
             return Ok(Round::Done);
         }
         let own = needing_pairs(&place, &chores)?;
-        let is_pressing = self.goes_well() && (needs_more(&place, &chores)? || !own.is_subset(&self.known));
+        let is_pressing =
+            self.goes_well() && (needs_more(&place, &chores)? || !own.is_subset(&self.known));
         if !is_pressing && !self.is_due(arguments.look) {
             return Ok(Round::NotDue);
         }
-        let outcome = Look::begin(settings, &place, chores).and_then(|look| look.done(self, arguments, began));
+        let outcome = Look::begin(settings, &place, chores)
+            .and_then(|look| look.done(self, arguments, began));
         self.looked(&outcome);
         outcome.map(|()| Round::Done)
     }
@@ -98,7 +100,14 @@ impl Memory {
 
     /// Remembers that it was asked.
     pub(super) fn looked<E>(&mut self, outcome: &Result<(), E>) {
-        self.looked = Some((Instant::now(), if outcome.is_ok() { Went::Well } else { Went::Badly }));
+        self.looked = Some((
+            Instant::now(),
+            if outcome.is_ok() {
+                Went::Well
+            } else {
+                Went::Badly
+            },
+        ));
     }
 
     /// What goes wrong is not tried all the time.
@@ -108,15 +117,18 @@ impl Memory {
 }
 
 fn no_room(addresses: usize) -> CniError {
-    let message =
-        format!("the VM's port lets {addresses} addresses out and no more, so the warm pool gets no further ports");
+    let message = format!(
+        "the VM's port lets {addresses} addresses out and no more, so the warm pool gets no further ports"
+    );
     let details = "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
     CniError::new(ErrorCode::Refused, message, details)
 }
 
 /// Whether the pool lacks something, by its files.
 fn needs_more(place: &Place, chores: &Chores) -> Result<bool, CniError> {
-    let Some(size) = chores.pool else { return Ok(false) };
+    let Some(size) = chores.pool else {
+        return Ok(false);
+    };
     if !place.pool().is_there() {
         return Ok(true);
     }
@@ -124,15 +136,27 @@ fn needs_more(place: &Place, chores: &Chores) -> Result<bool, CniError> {
     Ok(ports.free.len() < size.free || !ports.going.is_empty())
 }
 
-/// Devices of interfaces whose addresses the files do not tell, where each must be let out: those with ports of their own. What has none by
-/// now will hardly get one.
+/// Devices of interfaces whose addresses the files do not tell, where each must be let out: those
+/// with ports of their own. What has none by now will hardly get one.
 fn needing_pairs(place: &Place, chores: &Chores) -> Result<BTreeSet<String>, CniError> {
-    if chores.pairs.as_ref().is_none_or(|pairs| pairs.ranges.is_some()) {
+    if chores
+        .pairs
+        .as_ref()
+        .is_none_or(|pairs| pairs.ranges.is_some())
+    {
         return Ok(BTreeSet::new());
     }
     let held = place.pool().ports()?.held;
-    let young = place.traces().all().into_iter().filter(|(_, age)| *age < FOR_AN_ADD).map(|(attachment, _)| attachment);
-    Ok(young.filter(|attachment| !held.contains_key(attachment)).map(|attachment| attachment.to_string()).collect())
+    let young = place
+        .traces()
+        .all()
+        .into_iter()
+        .filter(|(_, age)| *age < FOR_AN_ADD)
+        .map(|(attachment, _)| attachment);
+    Ok(young
+        .filter(|attachment| !held.contains_key(attachment))
+        .map(|attachment| attachment.to_string())
+        .collect())
 }
 
 /// One look at Neutron.
@@ -153,12 +177,29 @@ impl<'l> Look<'l> {
         let wish = settings.wish(&CniArguments::default())?;
         let now = Instant::now();
         let until = now + settings.deadline - FOR_TAKING_BACK;
-        let neutron = HttpNeutron::new(cloud(&settings.source)?, Keeping::In(place.state().to_owned()), until)?;
+        let neutron = HttpNeutron::new(
+            cloud(&settings.source)?,
+            Keeping::In(place.state().to_owned()),
+            until,
+        )?;
         let last = neutron.until(now + settings.deadline);
-        Ok(Look { place, chores, wish, name: place.port_name(), neutron, last, until })
+        Ok(Look {
+            place,
+            chores,
+            wish,
+            name: place.port_name(),
+            neutron,
+            last,
+            until,
+        })
     }
 
-    fn done(&self, memory: &mut Memory, arguments: &Arguments, began: Instant) -> Result<(), CniError> {
+    fn done(
+        &self,
+        memory: &mut Memory,
+        arguments: &Arguments,
+        began: Instant,
+    ) -> Result<(), CniError> {
         let _lock = self.place.lock_daemon(Instant::now() + FOR_THE_OTHER)?;
         let pool = self.place.pool();
         self.place.traces().clean();
@@ -169,22 +210,44 @@ impl<'l> Look<'l> {
         // The files first: whatever is in them then was at Neutron before.
         let ports = pool.ports()?;
         let at_neutron = self.at_neutron()?;
-        memory.known = at_neutron.iter().map(|port| port.device_id.clone()).collect();
-        let needs = upkeep(&ports, &at_neutron, &self.name, &self.wish, self.chores.pool);
+        memory.known = at_neutron
+            .iter()
+            .map(|port| port.device_id.clone())
+            .collect();
+        let needs = upkeep(
+            &ports,
+            &at_neutron,
+            &self.name,
+            &self.wish,
+            self.chores.pool,
+        );
         self.tell_lost(memory, &needs);
-        needs.forget.iter().chain(&needs.give_back).try_for_each(|id| pool.retire(id))?;
+        needs
+            .forget
+            .iter()
+            .chain(&needs.give_back)
+            .try_for_each(|id| pool.retire(id))?;
         pool.settle()?;
         for id in &needs.forget {
-            say(&self.name, &format!("port {id} of the warm pool is gone: somebody deleted it"));
+            say(
+                &self.name,
+                &format!("port {id} of the warm pool is gone: somebody deleted it"),
+            );
             pool.forget(id);
         }
         if pool.is_there() {
             pool.confirm()?;
         }
-        let going: BTreeSet<Id> = pool.ports()?.going.into_iter().map(|pooled| pooled.port.id).collect();
+        let going: BTreeSet<Id> = pool
+            .ports()?
+            .going
+            .into_iter()
+            .map(|pooled| pooled.port.id)
+            .collect();
         let mut addresses = addresses_of(&at_neutron, &going);
         let pairs = self.keep_pairs(&addresses);
-        // What fails keeps nothing else from being done, but for new ports that nothing would be let out for.
+        // What fails keeps nothing else from being done, but for new ports that nothing would be
+        // let out for.
         let outcomes = [
             self.take_back_unfinished(&needs.unknown),
             self.delete_going(),
@@ -208,16 +271,24 @@ impl<'l> Look<'l> {
 
     /// The ports of this network on this node, letter by letter.
     pub(super) fn at_neutron(&self) -> Result<Vec<Port>, NeutronError> {
-        let filter = PortFilter { name: Some(&self.name), ..PortFilter::default() };
+        let filter = PortFilter {
+            name: Some(&self.name),
+            ..PortFilter::default()
+        };
         let mut ports = self.neutron.ports(&filter)?;
         let owners = [Owner::Pod, Owner::Pool].map(Owner::as_str);
         ports.retain(|port| port.name == self.name && owners.contains(&port.device_owner.as_str()));
         Ok(ports)
     }
 
-    /// A port that somebody has, and that is gone, is an address that Neutron may give to somebody else.
+    /// A port that somebody has, and that is gone, is an address that Neutron may give to somebody
+    /// else.
     fn tell_lost(&self, memory: &mut Memory, needs: &Upkeep) {
-        for (attachment, id) in needs.lost.iter().filter(|(attachment, _)| !memory.lost.contains_key(*attachment)) {
+        for (attachment, id) in needs
+            .lost
+            .iter()
+            .filter(|(attachment, _)| !memory.lost.contains_key(*attachment))
+        {
             let what = format!(
                 "port {id} of {attachment} is gone: somebody deleted it. Delete the Pod, as its address may be given again"
             );
@@ -226,7 +297,8 @@ impl<'l> Look<'l> {
         memory.lost.clone_from(&needs.lost);
     }
 
-    /// Ports that a daemon made that was killed before it could write them down: nobody can have taken them. What it asked for may come late.
+    /// Ports that a daemon made that was killed before it could write them down: nobody can have
+    /// taken them. What it asked for may come late.
     fn take_back_unfinished(&self, unknown: &[Port]) -> Result<(), CniError> {
         let pool = self.place.pool();
         for (place, age) in pool.intended()? {
@@ -249,7 +321,8 @@ impl<'l> Look<'l> {
         Ok(())
     }
 
-    /// Makes what lacks. What is known of its subnets is kept first, and its address let out, so that whoever takes it has all that is needed.
+    /// Makes what lacks. What is known of its subnets is kept first, and its address let out, so
+    /// that whoever takes it has all that is needed.
     fn fill(
         &self,
         needs: &Upkeep,
@@ -272,14 +345,22 @@ impl<'l> Look<'l> {
         }
         if count > 0 {
             let ports = if count == 1 { "port" } else { "ports" };
-            say(&self.name, &format!("{count} {ports} more in the warm pool"));
+            say(
+                &self.name,
+                &format!("{count} {ports} more in the warm pool"),
+            );
         }
         outcome
     }
 
-    /// Whether one address more would be too many, as far as it was seen lately and is asked for at all.
+    /// Whether one address more would be too many, as far as it was seen lately and is asked for at
+    /// all.
     fn is_full(&self, full: Full, addresses: &BTreeSet<IpAddr>) -> bool {
-        let lets_addresses_out = self.chores.pairs.as_ref().is_some_and(|pairs| pairs.ranges.is_none());
+        let lets_addresses_out = self
+            .chores
+            .pairs
+            .as_ref()
+            .is_some_and(|pairs| pairs.ranges.is_none());
         lets_addresses_out && addresses.len() + 1 >= full.addresses && full.at.elapsed() < LATE
     }
 
@@ -294,16 +375,34 @@ impl<'l> Look<'l> {
         let identity = Identity::in_pool(&self.name, fastrand::u64(..));
         let place = &identity.device;
         pool.intend(place)?;
-        let added = add(&self.neutron, &self.last, &self.wish, &identity, &RunId::new(fastrand::u64(..)));
+        let added = add(
+            &self.neutron,
+            &self.last,
+            &self.wish,
+            &identity,
+            &RunId::new(fastrand::u64(..)),
+        );
         let Added { port, left, .. } = added.inspect_err(|not| self.unmade(place, not.left))?;
-        let own: Vec<IpAddr> = port.fixed_ips.iter().map(|fixed| fixed.ip_address).collect();
+        let own: Vec<IpAddr> = port
+            .fixed_ips
+            .iter()
+            .map(|fixed| fixed.ip_address)
+            .collect();
         addresses.extend(&own);
-        let pooled = PooledPort { port, made_for: MadeFor::of(&self.wish) };
+        let pooled = PooledPort {
+            port,
+            made_for: MadeFor::of(&self.wish),
+        };
         made.push(pooled.clone());
         let is_out = self.keep_facts(made).and_then(|()| {
-            let Some(Err(not)) = pairs.map(|pairs| pairs.keep(&self.neutron, addresses)) else { return Ok(()) };
+            let Some(Err(not)) = pairs.map(|pairs| pairs.keep(&self.neutron, addresses)) else {
+                return Ok(());
+            };
             let is_full = matches!(not, NotLetOut::Full(_));
-            memory.full = is_full.then(|| Full { at: Instant::now(), addresses: addresses.len() });
+            memory.full = is_full.then(|| Full {
+                at: Instant::now(),
+                addresses: addresses.len(),
+            });
             Err(not.into())
         });
         let kept = is_out.and_then(|()| {
@@ -331,6 +430,10 @@ impl<'l> Look<'l> {
     fn keep_facts(&self, ports: &[PooledPort]) -> Result<(), CniError> {
         let pool = self.place.pool();
         let facts = KeptFacts::learn(&self.neutron, ports)?;
-        if !ports.is_empty() && facts != pool.facts() { pool.keep_facts(&facts) } else { Ok(()) }
+        if !ports.is_empty() && facts != pool.facts() {
+            pool.keep_facts(&facts)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What is told in the cluster: statuses and finalizers of our objects, and Events. One process tells, the one that leads; what it could not
-//! write is written with the next change.
+//! What is told in the cluster: statuses and finalizers of our objects, and Events. One process
+//! tells, the one that leads; what it could not write is written with the next change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -17,13 +17,16 @@ use super::objects::Objects;
 use crate::apply::Outcome;
 use crate::cluster::live::LiveCluster;
 use crate::cluster::{Cluster, Operation, Target, Write};
-use crate::custom::{CustomKind, EventKind, EventSubject, EventText, Faults, ObjectState, StoredObject, Texts, Told};
+use crate::custom::{
+    CustomKind, EventKind, EventSubject, EventText, Faults, ObjectState, StoredObject, Texts, Told,
+};
 use crate::desired::PoolState;
 use crate::model::{NodeName, PoolName, Severity};
 use crate::plan::{Overview, Target as Planned};
 use crate::run::{Loaded, News, Telemetry};
 
-/// Statuses are written no more often than this: a thousand nodes that join are one change of a pool.
+/// Statuses are written no more often than this: a thousand nodes that join are one change of a
+/// pool.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// They are looked at again after this time without a sign, for what could not be written.
@@ -96,7 +99,19 @@ impl Bulletin {
         let (events, receiver) = mpsc::channel(EVENTS);
         let (state, speaks, stirred) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         let written = Mutex::new(Instant::now());
-        (Bulletin { objects, telemetry, identity, state, speaks, stirred, written, events }, receiver)
+        (
+            Bulletin {
+                objects,
+                telemetry,
+                identity,
+                state,
+                speaks,
+                stirred,
+                written,
+                events,
+            },
+            receiver,
+        )
     }
 
     /// What was known of another term may be old.
@@ -118,18 +133,33 @@ impl Bulletin {
             News::Invalid(loaded) => self.invalid(loaded),
             News::Planned(planned) => {
                 let pools = planned.loaded.desired.pools.values();
-                self.lock().planned = Some(pools.map(|pool| (pool.name.clone(), pool.state)).collect());
+                self.lock().planned =
+                    Some(pools.map(|pool| (pool.name.clone(), pool.state)).collect());
                 self.blocked(planned.plan, planned.observed);
                 self.exhausted();
             }
             News::Waiting(waiting) => self.lock().waiting = waiting.for_a_person.len(),
-            News::Finished { change, outcome: Outcome::Applied, .. } => {
+            News::Finished {
+                change,
+                outcome: Outcome::Applied,
+                ..
+            } => {
                 *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 if let Some(change) = change.as_node() {
-                    let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
-                    let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
+                    let blocks: Vec<String> =
+                        change.after.iter().map(ToString::to_string).collect();
+                    let pool = change
+                        .pool
+                        .as_ref()
+                        .map(|pool| format!(" of pool {pool}"))
+                        .unwrap_or_default();
                     let about = EventSubject::node(change.node.as_str(), &change.guard.uid);
-                    self.event(about, EventKind::Normal, "PodCIDRAssigned", format!("{}{pool}", blocks.join(", ")));
+                    self.event(
+                        about,
+                        EventKind::Normal,
+                        "PodCIDRAssigned",
+                        format!("{}{pool}", blocks.join(", ")),
+                    );
                     self.lock().blocked.remove(&change.node);
                 }
             }
@@ -144,11 +174,22 @@ impl Bulletin {
             state.faults = Faults::of(&loaded.findings);
             state.read = texts(loaded);
         }
-        let errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-        let objects: BTreeMap<Arc<str>, Arc<StoredObject>> =
-            self.objects.all().into_iter().map(|object| (object.path(), object)).collect();
+        let errors = loaded
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error);
+        let objects: BTreeMap<Arc<str>, Arc<StoredObject>> = self
+            .objects
+            .all()
+            .into_iter()
+            .map(|object| (object.path(), object))
+            .collect();
         for finding in errors {
-            if let Some(object) = finding.origin.as_ref().and_then(|origin| objects.get(&origin.file)) {
+            if let Some(object) = finding
+                .origin
+                .as_ref()
+                .and_then(|origin| objects.get(&origin.file))
+            {
                 let message = format!("{}: {}", finding.message, finding.help);
                 self.event(subject(object), EventKind::Warning, "Invalid", message);
             }
@@ -158,13 +199,19 @@ impl Bulletin {
     fn blocked(&self, plan: &crate::plan::Plan, observed: &crate::observed::Observed) {
         let mut now: BTreeMap<NodeName, String> = BTreeMap::new();
         for blocked in &plan.blocked {
-            let Planned::Node(node) = &blocked.target else { continue };
-            let Some(seen) = observed.nodes.get(node) else { continue };
+            let Planned::Node(node) = &blocked.target else {
+                continue;
+            };
+            let Some(seen) = observed.nodes.get(node) else {
+                continue;
+            };
             let reason = blocked.reason.to_string();
             let is_told = self.lock().blocked.get(node) == Some(&reason);
             let message = format!("{reason}; {}", blocked.reason.unblock());
             let about = EventSubject::node(node.as_str(), &seen.uid);
-            if is_told || self.event(about, EventKind::Warning, "PodCIDRBlocked", message) == Queued::Yes {
+            if is_told
+                || self.event(about, EventKind::Warning, "PodCIDRBlocked", message) == Queued::Yes
+            {
                 now.insert(node.clone(), reason);
             }
         }
@@ -172,16 +219,30 @@ impl Bulletin {
     }
 
     fn exhausted(&self) {
-        let Some(overview) = self.telemetry.overview() else { return };
+        let Some(overview) = self.telemetry.overview() else {
+            return;
+        };
         let mut now = BTreeSet::new();
         let told = self.lock().exhausted.clone();
         for (name, pool) in &overview.pools {
             let Some(why) = &pool.exhausted else { continue };
-            let of_pool = |one: &&Arc<StoredObject>| one.kind == CustomKind::IpPool && one.name == name.as_str();
+            let of_pool = |one: &&Arc<StoredObject>| {
+                one.kind == CustomKind::IpPool && one.name == name.as_str()
+            };
             let is_told = told.contains(name.as_str())
-                || self.objects.all().iter().find(of_pool).is_some_and(|object| {
-                    self.event(subject(object), EventKind::Warning, "Exhausted", why.clone()) == Queued::Yes
-                });
+                || self
+                    .objects
+                    .all()
+                    .iter()
+                    .find(of_pool)
+                    .is_some_and(|object| {
+                        self.event(
+                            subject(object),
+                            EventKind::Warning,
+                            "Exhausted",
+                            why.clone(),
+                        ) == Queued::Yes
+                    });
             if is_told {
                 now.insert(name.to_string());
             }
@@ -190,8 +251,19 @@ impl Bulletin {
     }
 
     /// Events are a courtesy: with too many of them, some are not told.
-    fn event(&self, about: EventSubject, kind: EventKind, reason: &'static str, message: String) -> Queued {
-        match self.events.try_send(EventText { about, kind, reason, message }) {
+    fn event(
+        &self,
+        about: EventSubject,
+        kind: EventKind,
+        reason: &'static str,
+        message: String,
+    ) -> Queued {
+        match self.events.try_send(EventText {
+            about,
+            kind,
+            reason,
+            message,
+        }) {
             Ok(()) => Queued::Yes,
             Err(_) => Queued::No,
         }
@@ -207,21 +279,36 @@ impl Bulletin {
 
     /// How long it must stay quiet before Events are written.
     fn lull(&self) -> Option<Duration> {
-        let since = self.written.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        let since = self
+            .written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .elapsed();
         LULL.checked_sub(since).filter(|left| !left.is_zero())
     }
 
     /// Writes Events, for as long as it is polled.
-    pub(super) async fn keep_events(&self, cluster: &LiveCluster, mut events: mpsc::Receiver<EventText>) -> Infallible {
+    pub(super) async fn keep_events(
+        &self,
+        cluster: &LiveCluster,
+        mut events: mpsc::Receiver<EventText>,
+    ) -> Infallible {
         loop {
-            let Some(event) = events.recv().await else { return std::future::pending().await };
+            let Some(event) = events.recv().await else {
+                return std::future::pending().await;
+            };
             let began = Instant::now();
             while let Some(left) = self.lull().filter(|_| began.elapsed() < LONGEST_WAIT) {
                 sleep(left).await;
             }
             if self.speaks() {
                 let operation = Operation::Create(event.object(&self.identity, cluster.now()));
-                let _ = cluster.write(&Write { target: Target::Event, operation }).await;
+                let _ = cluster
+                    .write(&Write {
+                        target: Target::Event,
+                        operation,
+                    })
+                    .await;
                 sleep(BETWEEN_EVENTS).await;
             }
         }
@@ -247,10 +334,17 @@ impl Bulletin {
         }
     }
 
-    async fn write_all(&self, cluster: &LiveCluster, written: &mut BTreeMap<(CustomKind, String), String>) {
+    async fn write_all(
+        &self,
+        cluster: &LiveCluster,
+        written: &mut BTreeMap<(CustomKind, String), String>,
+    ) {
         let objects = self.objects.all();
         let overview = self.telemetry.overview();
-        let keys: BTreeSet<_> = objects.iter().map(|object| (object.kind, object.name.clone())).collect();
+        let keys: BTreeSet<_> = objects
+            .iter()
+            .map(|object| (object.kind, object.name.clone()))
+            .collect();
         written.retain(|key, _| keys.contains(key));
         let mut writes: Vec<(Arc<StoredObject>, Write)> = Vec::new();
         for object in objects {
@@ -266,46 +360,92 @@ impl Bulletin {
         let mut waiting = writes.iter();
         let mut under_way = FuturesUnordered::new();
         loop {
-            let free = if self.speaks() { PARALLELISM.saturating_sub(under_way.len()) } else { 0 };
+            let free = if self.speaks() {
+                PARALLELISM.saturating_sub(under_way.len())
+            } else {
+                0
+            };
             for (object, write) in waiting.by_ref().take(free) {
                 under_way.push(async move { (object, cluster.write(write).await) });
             }
-            let Some((object, answer)) = under_way.next().await else { return };
+            let Some((object, answer)) = under_way.next().await else {
+                return;
+            };
             // One that changed nothing does not come back.
             let is_new = |version: &str| version != object.version.resource_version;
             if answer.is_ok_and(|answer| is_new(&answer.version.resource_version)) {
-                written.insert((object.kind, object.name.clone()), object.version.resource_version.clone());
+                written.insert(
+                    (object.kind, object.name.clone()),
+                    object.version.resource_version.clone(),
+                );
             }
         }
     }
 
     /// What is to be written of an object next.
-    fn due(&self, object: &StoredObject, overview: Option<&Overview>, at: jiff::Timestamp) -> Option<Write> {
+    fn due(
+        &self,
+        object: &StoredObject,
+        overview: Option<&Overview>,
+        at: jiff::Timestamp,
+    ) -> Option<Write> {
         let state = self.lock();
-        let guard = json!({"uid": object.version.uid, "resourceVersion": object.version.resource_version});
+        let guard =
+            json!({"uid": object.version.uid, "resourceVersion": object.version.resource_version});
         let finalizers = |finalizers: Vec<String>| {
             let mut metadata = guard.clone();
             metadata["finalizers"] = json!(finalizers);
             let target = Target::Custom(object.kind, object.name.clone());
-            Write { target, operation: Operation::Patch(json!({"metadata": metadata})) }
+            Write {
+                target,
+                operation: Operation::Patch(json!({"metadata": metadata})),
+            }
         };
         if object.lacks_finalizer() {
             return Some(finalizers(object.finalizers_with_ours()));
         }
-        if object.is_held_by_us() && overview.is_some_and(|overview| self.is_free(object, &state, overview)) {
+        if object.is_held_by_us()
+            && overview.is_some_and(|overview| self.is_free(object, &state, overview))
+        {
             return Some(finalizers(object.finalizers_without_ours()));
         }
-        let State { read, faults, in_force, waiting, .. } = &*state;
-        let status = Told { read, faults, in_force, overview, waiting: *waiting, at }.new_status(object)?;
+        let State {
+            read,
+            faults,
+            in_force,
+            waiting,
+            ..
+        } = &*state;
+        let status = Told {
+            read,
+            faults,
+            in_force,
+            overview,
+            waiting: *waiting,
+            at,
+        }
+        .new_status(object)?;
         let target = Target::Status(object.kind, object.name.clone());
-        Some(Write { target, operation: Operation::Patch(json!({"metadata": guard, "status": status})) })
+        Some(Write {
+            target,
+            operation: Operation::Patch(json!({"metadata": guard, "status": status})),
+        })
     }
 
-    /// Whether a pool that was deleted may go: a plan of this term was made in which it gives nothing any more, and no block of it is held or
-    /// pinned. One that was never in force has given nothing.
+    /// Whether a pool that was deleted may go: a plan of this term was made in which it gives
+    /// nothing any more, and no block of it is held or pinned. One that was never in force has
+    /// given nothing.
     fn is_free(&self, object: &StoredObject, state: &State, overview: &Overview) -> bool {
-        let Some(planned) = state.planned.as_ref().filter(|_| object.state == ObjectState::Going) else { return false };
-        let Ok(name) = object.name.parse::<PoolName>() else { return true };
+        let Some(planned) = state
+            .planned
+            .as_ref()
+            .filter(|_| object.state == ObjectState::Going)
+        else {
+            return false;
+        };
+        let Ok(name) = object.name.parse::<PoolName>() else {
+            return true;
+        };
         match (planned.get(&name), overview.pools.get(&name)) {
             (Some(PoolState::Disabled), Some(pool)) => pool.is_unused(),
             (None, None) => object.document.is_none() || self.objects.is_left_out(object),
@@ -319,5 +459,10 @@ fn subject(object: &StoredObject) -> EventSubject {
 }
 
 fn texts(loaded: &Loaded) -> Texts {
-    loaded.documents.files.iter().map(|file| (file.path.clone(), file.text.clone())).collect()
+    loaded
+        .documents
+        .files
+        .iter()
+        .map(|file| (file.path.clone(), file.text.clone()))
+        .collect()
 }

@@ -1,7 +1,9 @@
-//! Which of several operators works: the one that holds the Lease. A courtesy, as every Lease is here: that no block is given twice rests
-//! on the claims alone, so one that was paused and wakes up does no harm.
+//! Which of several operators works: the one that holds the Lease. A courtesy, as every Lease is
+//! here: that no block is given twice rests on the claims alone, so one that was paused and wakes
+//! up does no harm.
 //!
-//! How long another one's sign of life is good for is measured by our own clock from the moment when we saw it, never by comparing clocks.
+//! How long another one's sign of life is good for is measured by our own clock from the moment
+//! when we saw it, never by comparing clocks.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -19,7 +21,8 @@ const LEASE: Duration = Duration::from_secs(6);
 /// A third of that, so that one that is lost does no harm.
 const RENEW: Duration = Duration::from_secs(2);
 
-/// Without a sign of life that went through for so long, we lead no more; somebody else may from the end of the Lease on.
+/// Without a sign of life that went through for so long, we lead no more; somebody else may from
+/// the end of the Lease on.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// How long an answer is waited for.
@@ -63,7 +66,9 @@ impl<'c, C: Cluster> Candidate<'c, C> {
             match self.attempt(&mut rival).await {
                 Ok(Some(leadership)) => return leadership,
                 Ok(None) => {
-                    if let Some(Rival { record, .. }) = rival.as_ref().filter(|rival| rival.record.holder != told) {
+                    if let Some(Rival { record, .. }) =
+                        rival.as_ref().filter(|rival| rival.record.holder != told)
+                    {
                         told.clone_from(&record.holder);
                         on_standby(&told);
                     }
@@ -88,13 +93,18 @@ impl<'c, C: Cluster> Candidate<'c, C> {
             LockSeen::NotKept => return Ok(None),
         };
         let version = record.as_ref().map(|record| record.version.clone());
-        if let Some(record) = record.filter(|record| !record.holder.is_empty() && record.holder != self.identity) {
+        if let Some(record) =
+            record.filter(|record| !record.holder.is_empty() && record.holder != self.identity)
+        {
             let is_same = |rival: &&mut Rival| rival.record.version == record.version;
             match rival.as_mut().filter(is_same) {
                 Some(rival) if rival.seen.elapsed() >= duration(&record) => {}
                 Some(_) => return Ok(None),
                 None => {
-                    *rival = Some(Rival { record, seen: Instant::now() });
+                    *rival = Some(Rival {
+                        record,
+                        seen: Instant::now(),
+                    });
                     return Ok(None);
                 }
             }
@@ -103,7 +113,11 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         let write = Write::take_lock(LeaseName::Leader, &self.record(since), version.as_ref());
         let sent = Instant::now();
         match in_time(self.cluster.write(&write)).await? {
-            Ok(written) => Ok(Some(Leadership { version: written.version, since, renewed: sent })),
+            Ok(written) => Ok(Some(Leadership {
+                version: written.version,
+                since,
+                renewed: sent,
+            })),
             Err(WriteError::Superseded(_)) => Ok(None),
             Err(error) => Err(ClusterError::Unreachable(error.to_string())),
         }
@@ -123,21 +137,25 @@ impl<'c, C: Cluster> Candidate<'c, C> {
                     leadership.renewed = sent;
                 }
                 // Somebody took it, or an answer of ours was lost.
-                Ok(Err(WriteError::Superseded(_))) => match timeout(left, self.cluster.lock(LeaseName::Leader)).await {
-                    Ok(Ok(LockSeen::Record(record))) if record.holder == self.identity => {
-                        leadership.version = record.version;
+                Ok(Err(WriteError::Superseded(_))) => {
+                    match timeout(left, self.cluster.lock(LeaseName::Leader)).await {
+                        Ok(Ok(LockSeen::Record(record))) if record.holder == self.identity => {
+                            leadership.version = record.version;
+                        }
+                        Ok(Ok(_)) => return,
+                        Ok(Err(_)) | Err(_) => {}
                     }
-                    Ok(Ok(_)) => return,
-                    Ok(Err(_)) | Err(_) => {}
-                },
+                }
                 Ok(Err(_)) | Err(_) => {}
             }
         }
     }
 
-    /// Lets somebody else lead at once. Read again before: a renewal may have been under way. What cannot be given back grows old.
+    /// Lets somebody else lead at once. Read again before: a renewal may have been under way. What
+    /// cannot be given back grows old.
     pub(super) async fn resign(&self) {
-        if let Ok(Ok(LockSeen::Record(record))) = in_time(self.cluster.lock(LeaseName::Leader)).await
+        if let Ok(Ok(LockSeen::Record(record))) =
+            in_time(self.cluster.lock(LeaseName::Leader)).await
             && record.holder == self.identity
         {
             let write = Write::give_lock_back(LeaseName::Leader, &record.version);

@@ -1,4 +1,5 @@
-//! The operator: what `watch` does, from custom resources instead of files, by one of several replicas, and told in the cluster.
+//! The operator: what `watch` does, from custom resources instead of files, by one of several
+//! replicas, and told in the cluster.
 
 mod bulletin;
 mod leader;
@@ -41,9 +42,20 @@ pub struct Operator {
 }
 
 /// Runs until `ending` comes.
-pub async fn operate(operator: Operator, ending: impl Future<Output = ()> + Send, on_news: &mut OnNews<'_>) {
+pub async fn operate(
+    operator: Operator,
+    ending: impl Future<Output = ()> + Send,
+    on_news: &mut OnNews<'_>,
+) {
     let objects = Arc::new(Objects::new());
-    let Operator { cluster, hasty, identity, telemetry, server, .. } = &operator;
+    let Operator {
+        cluster,
+        hasty,
+        identity,
+        telemetry,
+        server,
+        ..
+    } = &operator;
     let (bulletin, events) = Bulletin::new(objects.clone(), telemetry.clone(), identity.clone());
     let mut hear = |news: News<'_>| {
         telemetry.hear(&news);
@@ -52,7 +64,8 @@ pub async fn operate(operator: Operator, ending: impl Future<Output = ()> + Send
     };
     let candidate = Candidate::new(hasty, identity.clone());
     let ending = std::pin::pin!(ending);
-    // Those who stand by follow the cluster, too: should it be restored from a backup, they know what it forgot.
+    // Those who stand by follow the cluster, too: should it be restored from a backup, they know
+    // what it forgot.
     let mirror = Mirror::new(cluster.clone());
     tokio::select! {
         never = mirror.keep() => match never {},
@@ -154,8 +167,8 @@ async fn term(
     next
 }
 
-/// The last objects without faults, from before this term if need be. Before there were any, nothing is known of what should be, and
-/// nothing is done.
+/// The last objects without faults, from before this term if need be. Before there were any,
+/// nothing is known of what should be, and nothing is done.
 async fn first(objects: &Objects, source: &mut ObjectSource, hear: &mut OnNews<'_>) -> Loaded {
     let mut told = None;
     loop {

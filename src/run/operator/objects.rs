@@ -1,4 +1,5 @@
-//! Our custom resources, kept in memory and followed: the source of what is asked for, and what statuses are written to.
+//! Our custom resources, kept in memory and followed: the source of what is asked for, and what
+//! statuses are written to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -25,7 +26,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest such pause. A definition that is installed late must not be noticed late.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Objects are looked at when nothing has changed for so long: `kubectl apply` sends one after the other.
+/// Objects are looked at when nothing has changed for so long: `kubectl apply` sends one after the
+/// other.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// They are looked at all the same when it does not become quiet for so long.
@@ -57,7 +59,8 @@ struct State {
     read: BTreeSet<CustomKind>,
     /// Why a kind cannot be read at the moment.
     trouble: BTreeMap<CustomKind, String>,
-    /// Kinds of which objects vanished, and of which it is not known that their definition stays, with the reason why not.
+    /// Kinds of which objects vanished, and of which it is not known that their definition stays,
+    /// with the reason why not.
     vanished: BTreeMap<CustomKind, String>,
     /// What was read last.
     newest: Option<Loaded>,
@@ -72,18 +75,27 @@ struct State {
 impl Objects {
     pub(super) fn new() -> Objects {
         let [asked, read, changed, went_back] = [(); 4].map(|()| Notify::new());
-        Objects { state: Mutex::default(), asked, read, changed, went_back }
+        Objects {
+            state: Mutex::default(),
+            asked,
+            read,
+            changed,
+            went_back,
+        }
     }
 
-    /// Lists all of them anew. A server whose store went back in time tells nothing to those who follow it from a later moment.
+    /// Lists all of them anew. A server whose store went back in time tells nothing to those who
+    /// follow it from a later moment.
     pub(super) fn read_anew(&self) {
         self.went_back.notify_waiters();
     }
 
     /// Keeps them in step, for as long as it is polled.
     pub(super) async fn keep(&self, cluster: &LiveCluster) -> Infallible {
-        let mut kinds: FuturesUnordered<_> =
-            CustomKind::ALL.into_iter().map(|kind| self.keep_kind(cluster, kind)).collect();
+        let mut kinds: FuturesUnordered<_> = CustomKind::ALL
+            .into_iter()
+            .map(|kind| self.keep_kind(cluster, kind))
+            .collect();
         match kinds.next().await {
             Some(never) => match never {},
             None => std::future::pending().await,
@@ -111,7 +123,10 @@ impl Objects {
         match list.seen {
             Seen::All => {}
             Seen::NotServed => {
-                return Err(format!("{} are not served: their CustomResourceDefinition is missing", kind.resource()));
+                return Err(format!(
+                    "{} are not served: their CustomResourceDefinition is missing",
+                    kind.resource()
+                ));
             }
             Seen::Hidden(why) => return Err(why),
         }
@@ -127,7 +142,9 @@ impl Objects {
                     }
                     return;
                 };
-                let version = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+                let version = object["metadata"]["resourceVersion"]
+                    .as_str()
+                    .and_then(|text| text.parse().ok());
                 at = at.max(version.unwrap_or(0));
                 if let Err(why) = self.hear(kind, notice) {
                     unreadable = Some(why);
@@ -144,7 +161,8 @@ impl Objects {
             match following {
                 Following::Closed if began.elapsed() >= FIRST_PAUSE => {}
                 Following::Closed => sleep(FIRST_PAUSE).await,
-                // What was heard so far may be old, but it was true once: it stays in force until the next list.
+                // What was heard so far may be old, but it was true once: it stays in force until
+                // the next list.
                 Following::Lost(_) => return Ok(()),
             }
             from = at;
@@ -158,7 +176,11 @@ impl Objects {
         state.trouble.remove(&kind);
         state.read.insert(kind);
         state.objects.retain(|(of, _), _| *of != kind);
-        state.objects.extend(objects.into_iter().map(|object| ((kind, object.name.clone()), Arc::new(object))));
+        state.objects.extend(
+            objects
+                .into_iter()
+                .map(|object| ((kind, object.name.clone()), Arc::new(object))),
+        );
         drop(state);
         self.asked.notify_one();
         self.changed.notify_one();
@@ -167,7 +189,9 @@ impl Objects {
 
     /// What cannot be read is an error: it is there all the same.
     fn hear(&self, kind: CustomKind, notice: Notice<'_>) -> Result<(), String> {
-        let (Notice::Changed(object) | Notice::Gone(object)) = notice else { return Ok(()) };
+        let (Notice::Changed(object) | Notice::Gone(object)) = notice else {
+            return Ok(());
+        };
         let object = StoredObject::read(kind, object).map_err(|error| error.to_string())?;
         let key = (kind, object.name.clone());
         let mut state = self.lock();
@@ -227,7 +251,8 @@ impl Objects {
         object.kind == CustomKind::IpPool && self.lock().left_out.contains(&object.name)
     }
 
-    /// Reads and checks them whenever they have changed and are at rest, for as long as it is polled.
+    /// Reads and checks them whenever they have changed and are at rest, for as long as it is
+    /// polled.
     pub(super) async fn keep_reading(&self, cluster: &LiveCluster) -> Infallible {
         loop {
             let is_in_doubt = !self.lock().vanished.is_empty();
@@ -239,7 +264,9 @@ impl Objects {
             self.look_for_definitions(cluster).await;
             let is_known = {
                 let state = self.lock();
-                CustomKind::ALL.iter().all(|kind| state.read.contains(kind) || state.trouble.contains_key(kind))
+                CustomKind::ALL
+                    .iter()
+                    .all(|kind| state.read.contains(kind) || state.trouble.contains_key(kind))
             };
             if is_known {
                 self.load().await;
@@ -248,7 +275,8 @@ impl Objects {
         }
     }
 
-    /// Where objects vanished, their definition may be going, which takes one after the other away. That is nobody's wish for less.
+    /// Where objects vanished, their definition may be going, which takes one after the other away.
+    /// That is nobody's wish for less.
     async fn look_for_definitions(&self, cluster: &LiveCluster) {
         let vanished: Vec<CustomKind> = self.lock().vanished.keys().copied().collect();
         for kind in vanished {
@@ -264,17 +292,32 @@ impl Objects {
         }
     }
 
-    /// Reads them beside everything else: many faults take their time, and nodes do not wait for it.
+    /// Reads them beside everything else: many faults take their time, and nodes do not wait for
+    /// it.
     async fn load(&self) {
         let reading = {
             let state = self.lock();
-            let trouble: BTreeMap<&CustomKind, &String> = state.vanished.iter().chain(&state.trouble).collect();
-            let unread = trouble.into_iter().map(|(kind, why)| unread(*kind, why)).collect();
+            let trouble: BTreeMap<&CustomKind, &String> =
+                state.vanished.iter().chain(&state.trouble).collect();
+            let unread = trouble
+                .into_iter()
+                .map(|(kind, why)| unread(*kind, why))
+                .collect();
             let objects = state.objects.values().cloned().collect();
-            Reading { objects, unread, good_specs: state.good_specs.clone() }
+            Reading {
+                objects,
+                unread,
+                good_specs: state.good_specs.clone(),
+            }
         };
-        let Ok(understood) = tokio::task::spawn_blocking(move || reading.understood()).await else { return };
-        let Understood { loaded, left_out, good_specs } = understood;
+        let Ok(understood) = tokio::task::spawn_blocking(move || reading.understood()).await else {
+            return;
+        };
+        let Understood {
+            loaded,
+            left_out,
+            good_specs,
+        } = understood;
         let mut state = self.lock();
         state.left_out = left_out;
         if let Some(specs) = good_specs {
@@ -308,13 +351,25 @@ struct Understood {
 impl Reading {
     /// What they ask for, with everything that is wrong with it.
     fn understood(self) -> Understood {
-        let Reading { objects, unread, good_specs } = self;
-        let documents = objects.iter().filter_map(|object| object.document.clone()).collect();
+        let Reading {
+            objects,
+            unread,
+            good_specs,
+        } = self;
+        let documents = objects
+            .iter()
+            .filter_map(|object| object.document.clone())
+            .collect();
         let mut loaded = understand(Documents { files: documents }, unread.clone());
         let faulty = faulty_and_going(&objects, &loaded);
-        let left_out = faulty.iter().filter(|name| !good_specs.contains_key(*name)).cloned().collect();
+        let left_out = faulty
+            .iter()
+            .filter(|name| !good_specs.contains_key(*name))
+            .cloned()
+            .collect();
         if !faulty.is_empty() {
-            // One with faults that was deleted is in nobody's way; what it asked for before stays, and gives nothing new.
+            // One with faults that was deleted is in nobody's way; what it asked for before stays,
+            // and gives nothing new.
             let document = |object: &Arc<StoredObject>| {
                 if object.kind == CustomKind::IpPool && faulty.contains(&object.name) {
                     object.document_with(good_specs.get(&object.name)?)
@@ -322,16 +377,32 @@ impl Reading {
                     object.document.clone()
                 }
             };
-            loaded = understand(Documents { files: objects.iter().filter_map(document).collect() }, unread);
+            loaded = understand(
+                Documents {
+                    files: objects.iter().filter_map(document).collect(),
+                },
+                unread,
+            );
         }
         loaded.desired.address_pools_asked = AddressPoolsAsked::Elsewhere;
         let good_specs = (!loaded.has_errors()).then(|| {
-            let pools = objects.iter().filter(|object| object.kind == CustomKind::IpPool);
+            let pools = objects
+                .iter()
+                .filter(|object| object.kind == CustomKind::IpPool);
             let read = pools.filter(|object| !faulty.contains(&object.name));
             let read = read.map(|object| (object.name.clone(), object.spec.clone()));
-            read.chain(good_specs.into_iter().filter(|(name, _)| faulty.contains(name))).collect()
+            read.chain(
+                good_specs
+                    .into_iter()
+                    .filter(|(name, _)| faulty.contains(name)),
+            )
+            .collect()
         });
-        Understood { loaded, left_out, good_specs }
+        Understood {
+            loaded,
+            left_out,
+            good_specs,
+        }
     }
 }
 
@@ -343,11 +414,21 @@ fn unread(kind: CustomKind, why: &str) -> Finding {
 
 /// Pools that were deleted and have faults, by name.
 fn faulty_and_going(objects: &[Arc<StoredObject>], loaded: &Loaded) -> BTreeSet<String> {
-    let errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let places: BTreeSet<&Arc<str>> =
-        errors.filter_map(|finding| finding.origin.as_ref()).map(|origin| &origin.file).collect();
-    let going = objects.iter().filter(|object| object.state == ObjectState::Going);
-    going.filter(|object| places.contains(&object.path())).map(|object| object.name.clone()).collect()
+    let errors = loaded
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    let places: BTreeSet<&Arc<str>> = errors
+        .filter_map(|finding| finding.origin.as_ref())
+        .map(|origin| &origin.file)
+        .collect();
+    let going = objects
+        .iter()
+        .filter(|object| object.state == ObjectState::Going);
+    going
+        .filter(|object| places.contains(&object.path()))
+        .map(|object| object.name.clone())
+        .collect()
 }
 
 /// They, as the source of what is asked for.

@@ -1,4 +1,5 @@
-//! What machines are told: metrics for Prometheus, and whether the process lives and is ready. It hears the news and decides nothing.
+//! What machines are told: metrics for Prometheus, and whether the process lives and is ready. It
+//! hears the news and decides nothing.
 
 mod metrics;
 mod server;
@@ -63,15 +64,24 @@ impl Telemetry {
     pub fn hear(&self, news: &News<'_>) {
         match news {
             News::Planned(planned) => {
-                let overview = Overview::of(planned.plan, &planned.loaded.desired, planned.observed);
+                let overview =
+                    Overview::of(planned.plan, &planned.loaded.desired, planned.observed);
                 self.metrics.overview(&overview);
                 *self.lock() = Some(overview);
             }
-            News::Finished { change, outcome: Outcome::Applied, .. } => {
+            News::Finished {
+                change,
+                outcome: Outcome::Applied,
+                ..
+            } => {
                 if let (Some(change), Some(overview)) = (change.as_node(), self.lock().as_mut()) {
                     overview.note(change);
-                    let pool = change.pool.as_ref().and_then(|name| overview.pools.get_key_value(name));
-                    pool.into_iter().for_each(|(name, pool)| self.metrics.pool(name, pool));
+                    let pool = change
+                        .pool
+                        .as_ref()
+                        .and_then(|name| overview.pools.get_key_value(name));
+                    pool.into_iter()
+                        .for_each(|(name, pool)| self.metrics.pool(name, pool));
                 }
             }
             News::Trouble(why) => self.has_trouble(Some((*why).to_owned())),

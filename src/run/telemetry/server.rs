@@ -1,5 +1,5 @@
-//! A small HTTP server for kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`. It reads nothing but the path of a request, and whoever
-//! asks is told the same: there are no secrets here.
+//! A small HTTP server for kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`. It reads
+//! nothing but the path of a request, and whoever asks is told the same: there are no secrets here.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -44,7 +44,9 @@ impl Server {
     /// # Errors
     /// The address is in use, or not ours.
     pub async fn bind(address: SocketAddr) -> std::io::Result<Server> {
-        Ok(Server { listener: TcpListener::bind(address).await? })
+        Ok(Server {
+            listener: TcpListener::bind(address).await?,
+        })
     }
 
     /// The address, with the port that the system chose where none was asked for.
@@ -59,7 +61,9 @@ impl Server {
     pub async fn serve(&self, telemetry: &Arc<Telemetry>) -> Infallible {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return std::future::pending().await };
+            let Ok(place) = places.clone().acquire_owned().await else {
+                return std::future::pending().await;
+            };
             let Ok((stream, _)) = self.listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -71,8 +75,15 @@ impl Server {
                     async { Ok::<_, Infallible>(answer) }
                 });
                 let mut builder = http1::Builder::new();
-                let connection = builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
-                let _ = tokio::time::timeout(LONGEST, connection.serve_connection(TokioIo::new(stream), answer)).await;
+                let connection = builder
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(PATIENCE)
+                    .keep_alive(false);
+                let _ = tokio::time::timeout(
+                    LONGEST,
+                    connection.serve_connection(TokioIo::new(stream), answer),
+                )
+                .await;
                 drop(place);
             });
         }
@@ -81,17 +92,29 @@ impl Server {
 
 fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/livez") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
+        (&Method::GET | &Method::HEAD, "/livez") => {
+            (StatusCode::OK, "text/plain", "ok\n".to_owned())
+        }
         (&Method::GET | &Method::HEAD, "/readyz") => match telemetry.readiness() {
             Readiness::Ready => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
             Readiness::Unready(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", why + "\n"),
         },
-        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, OPEN_METRICS, telemetry.text()),
-        (&Method::GET | &Method::HEAD, _) => (StatusCode::NOT_FOUND, "text/plain", "not here\n".to_owned()),
-        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned()),
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            (StatusCode::OK, OPEN_METRICS, telemetry.text())
+        }
+        (&Method::GET | &Method::HEAD, _) => {
+            (StatusCode::NOT_FOUND, "text/plain", "not here\n".to_owned())
+        }
+        _ => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "text/plain",
+            "only GET\n".to_owned(),
+        ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
 }

@@ -26,17 +26,33 @@ struct State {
 
 /// Whether two readings found the same files, with the same to say of them.
 pub(super) fn is_same(one: &Loaded, other: &Loaded) -> bool {
-    let Loaded { documents, findings, revision, desired: _ } = one;
-    documents.files == other.documents.files && *findings == other.findings && *revision == other.revision
+    let Loaded {
+        documents,
+        findings,
+        revision,
+        desired: _,
+    } = one;
+    documents.files == other.documents.files
+        && *findings == other.findings
+        && *revision == other.revision
 }
 
 impl Files {
     pub(super) fn new(first: Loaded) -> Files {
-        let state = State { in_force: Arc::new(first), is_new: false, newest_invalid: None, is_untold: false };
-        Files { state: Mutex::new(state), changed: Notify::new() }
+        let state = State {
+            in_force: Arc::new(first),
+            is_new: false,
+            newest_invalid: None,
+            is_untold: false,
+        };
+        Files {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
     }
 
-    /// Takes files that were just read: as those in force, or as what is wrong with the newest ones.
+    /// Takes files that were just read: as those in force, or as what is wrong with the newest
+    /// ones.
     pub(super) fn offer(&self, loaded: Loaded) {
         let mut state = self.lock();
         let newest = state.newest_invalid.as_ref().unwrap_or(&state.in_force);

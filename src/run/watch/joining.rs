@@ -1,4 +1,5 @@
-//! Nodes that join, served from what the last whole plan left: what that costs follows the nodes, not the cluster.
+//! Nodes that join, served from what the last whole plan left: what that costs follows the nodes,
+//! not the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::observed::{Node, ObjectVersion, Observed, Reader};
 use crate::plan::{Change, Newcomers, Plan, Standing, node_changes};
 use crate::run::{Job, Loaded, LostRaces};
 
-/// How soon all is planned again when something has changed that is not urgent, such as a node that is gone.
+/// How soon all is planned again when something has changed that is not urgent, such as a node that
+/// is gone.
 const SOON: Duration = Duration::from_secs(5);
 
 /// What is known since the last whole plan.
@@ -25,7 +27,8 @@ pub(super) struct Known {
     loaded: Arc<Loaded>,
     /// What each node shows.
     blocks: BTreeMap<NodeName, BTreeSet<Block>>,
-    /// Nodes that were served, as they and their CiliumNodes were before: that their block shows is no news.
+    /// Nodes that were served, as they and their CiliumNodes were before: that their block shows is
+    /// no news.
     served: BTreeMap<NodeName, (Arc<Node>, Option<ObjectVersion>)>,
     /// When all must be planned again.
     due: Instant,
@@ -33,7 +36,12 @@ pub(super) struct Known {
 
 impl Known {
     /// What a whole plan leaves, if nodes can be served from it, for so long.
-    pub(super) fn after(plan: &Plan, loaded: &Arc<Loaded>, observed: &Observed, interval: Duration) -> Option<Known> {
+    pub(super) fn after(
+        plan: &Plan,
+        loaded: &Arc<Loaded>,
+        observed: &Observed,
+        interval: Duration,
+    ) -> Option<Known> {
         let standing = Standing::after(plan, &loaded.desired, observed)?;
         let mut blocks = shown(observed);
         for name in observed.nodes.keys() {
@@ -41,13 +49,37 @@ impl Known {
         }
         // What rests is free at some time, and nothing tells of it.
         let rest = loaded.desired.policy.quarantine;
-        let freed = observed.claims_in_force(rest).resting.into_values().map(|resting| resting.free_at).min();
+        let freed = observed
+            .claims_in_force(rest)
+            .resting
+            .into_values()
+            .map(|resting| resting.free_at)
+            .min();
         let freed = freed.and_then(|at| Duration::try_from(at.duration_since(observed.at)).ok());
-        let due = Instant::now() + freed.map_or(interval, |freed| freed.clamp(SOON, interval.max(SOON)));
-        let mut known = Known { standing, loaded: loaded.clone(), blocks, served: BTreeMap::new(), due };
-        let new = node_changes(plan.changes.iter().filter(|change| change.gives_to_a_new_node()));
+        let due =
+            Instant::now() + freed.map_or(interval, |freed| freed.clamp(SOON, interval.max(SOON)));
+        let mut known = Known {
+            standing,
+            loaded: loaded.clone(),
+            blocks,
+            served: BTreeMap::new(),
+            due,
+        };
+        let new = node_changes(
+            plan.changes
+                .iter()
+                .filter(|change| change.gives_to_a_new_node()),
+        );
         let new = new.filter_map(|change| observed.nodes.get(&change.node));
-        known.serve(new.map(|node| (node, observed.cilium_nodes.get(&node.name).map(|other| &other.version))));
+        known.serve(new.map(|node| {
+            (
+                node,
+                observed
+                    .cilium_nodes
+                    .get(&node.name)
+                    .map(|other| &other.version),
+            )
+        }));
         Some(known)
     }
 
@@ -59,8 +91,13 @@ impl Known {
     /// The newcomers among these; `None` where it takes a whole plan.
     fn newcomers(&mut self, touched: &Touched, seen: Observed) -> Option<Newcomers> {
         let shown = shown(&seen);
-        touched.lingering.iter().for_each(|block| self.standing.take(&block.range()));
-        seen.nodes.values().for_each(|node| self.standing.take_machine(node));
+        touched
+            .lingering
+            .iter()
+            .for_each(|block| self.standing.take(&block.range()));
+        seen.nodes
+            .values()
+            .for_each(|node| self.standing.take_machine(node));
         let mut joined = Vec::new();
         for name in &touched.names {
             let name: NodeName = name.parse().ok()?;
@@ -85,24 +122,36 @@ impl Known {
                 Some(_) | None => return None,
             }
         }
-        self.serve(joined.iter().map(|(node, other)| (node, other.as_ref().map(|other| &other.version))));
+        self.serve(
+            joined
+                .iter()
+                .map(|(node, other)| (node, other.as_ref().map(|other| &other.version))),
+        );
         let Observed { claims, at, .. } = seen;
-        let newcomers = self.standing.newcomers(&self.loaded.desired, claims, at, joined)?;
-        let are_served = newcomers.blocked.is_empty() && newcomers.changes.iter().all(Change::gives_to_a_new_node);
+        let newcomers = self
+            .standing
+            .newcomers(&self.loaded.desired, claims, at, joined)?;
+        let are_served = newcomers.blocked.is_empty()
+            && newcomers.changes.iter().all(Change::gives_to_a_new_node);
         are_served.then_some(newcomers)
     }
 
     /// These nodes are given a block.
-    fn serve<'n>(&mut self, nodes: impl Iterator<Item = (&'n Arc<Node>, Option<&'n ObjectVersion>)>) {
+    fn serve<'n>(
+        &mut self,
+        nodes: impl Iterator<Item = (&'n Arc<Node>, Option<&'n ObjectVersion>)>,
+    ) {
         for (node, other) in nodes {
-            self.served.insert(node.name.clone(), (node.clone(), other.cloned()));
+            self.served
+                .insert(node.name.clone(), (node.clone(), other.cloned()));
         }
     }
 
     /// These nodes have their blocks.
     pub(super) fn note(&mut self, applied: &[Change]) {
         for node in node_changes(applied) {
-            self.blocks.insert(node.node.clone(), node.after.iter().copied().collect());
+            self.blocks
+                .insert(node.node.clone(), node.after.iter().copied().collect());
         }
     }
 
@@ -133,7 +182,8 @@ fn differs_by_its_block(one: &Node, other: &Node) -> bool {
         authors: _,
     } = one;
     (name, uid, created, labels) == (&other.name, &other.uid, &other.created, &other.labels)
-        && (unreadable_spec, unreadable_annotation) == (&other.unreadable_spec, &other.unreadable_annotation)
+        && (unreadable_spec, unreadable_annotation)
+            == (&other.unreadable_spec, &other.unreadable_annotation)
         && (attention, protection) == (&other.attention, &other.protection)
         && (addresses, provider_id) == (&other.addresses, &other.provider_id)
 }
@@ -147,8 +197,12 @@ fn shown(observed: &Observed) -> BTreeMap<NodeName, BTreeSet<Block>> {
 }
 
 impl<C: Follow> Work<'_, C> {
-    /// Serves nodes that joined; `None` where it takes a whole plan. Gives the time after which there is more to do.
-    pub(super) async fn join(&mut self, on_news: &mut OnNews<'_>) -> Option<Result<Duration, ClusterError>> {
+    /// Serves nodes that joined; `None` where it takes a whole plan. Gives the time after which
+    /// there is more to do.
+    pub(super) async fn join(
+        &mut self,
+        on_news: &mut OnNews<'_>,
+    ) -> Option<Result<Duration, ClusterError>> {
         // What goes wrong on the way leaves nothing that could be relied on.
         let mut known = self.known.take()?;
         let loaded = self.files.in_force();
@@ -162,15 +216,27 @@ impl<C: Follow> Work<'_, C> {
         }
         let mirror = self.mirror;
         let direct = mirror.direct();
-        let Newcomers { observed, changes, blocked: _ } = known.newcomers(&touched, reader.finish(direct.now()))?;
+        let Newcomers {
+            observed,
+            changes,
+            blocked: _,
+        } = known.newcomers(&touched, reader.finish(direct.now()))?;
         let (changes, pause) = self.restrained(changes);
         if pause.is_some() {
             return None;
         }
         if !changes.is_empty() {
             let openstack = self.openstack.clone();
-            let job = Job { loaded: &loaded, undo: None, waivers: self.waivers, openstack: Some(&openstack) };
-            let tried = match self.apply(&direct, &job, observed, changes, LostRaces::Left, on_news).await {
+            let job = Job {
+                loaded: &loaded,
+                undo: None,
+                waivers: self.waivers,
+                openstack: Some(&openstack),
+            };
+            let tried = match self
+                .apply(&direct, &job, observed, changes, LostRaces::Left, on_news)
+                .await
+            {
                 Ok(tried) => tried,
                 Err(error) => return Some(Err(error)),
             };

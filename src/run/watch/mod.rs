@@ -1,6 +1,8 @@
-//! Keeps a cluster as its files say: files that change, objects that change, and time are one wake-up into the same path that `apply` goes.
+//! Keeps a cluster as its files say: files that change, objects that change, and time are one
+//! wake-up into the same path that `apply` goes.
 //!
-//! Files with a fault never act; the last good ones stay in force. What is worse than the Policy lets pass waits for a person.
+//! Files with a fault never act; the last good ones stay in force. What is worse than the Policy
+//! lets pass waits for a person.
 
 mod directory;
 mod files;
@@ -88,7 +90,8 @@ pub enum News<'n> {
     Conflict(&'n Target),
     /// Somebody else undoes what we write; it is left alone for so long.
     Undone(&'n Target, Duration),
-    /// The cluster went back in time, as after a backup was restored, and what it forgot is quarantined.
+    /// The cluster went back in time, as after a backup was restored, and what it forgot is
+    /// quarantined.
     RolledBack(&'n Rollback),
     /// It does not work at the moment.
     Trouble(&'n str),
@@ -125,7 +128,11 @@ pub struct WaitingChange {
 impl From<&Change> for WaitingChange {
     fn from(change: &Change) -> WaitingChange {
         let (target, hazard) = (change.target(), change.hazard());
-        WaitingChange { target, hazard, needs_approval: change.needs_approval().to_vec() }
+        WaitingChange {
+            target,
+            hazard,
+            needs_approval: change.needs_approval().to_vec(),
+        }
     }
 }
 
@@ -147,8 +154,8 @@ pub struct Waiting {
 /// Hears the news.
 pub type OnNews<'n> = dyn FnMut(News<'_>) + Send + 'n;
 
-/// Watches until `ending` comes. `mirror` is kept in step by the caller, who may know it for longer; `first` are the files at the beginning,
-/// without errors.
+/// Watches until `ending` comes. `mirror` is kept in step by the caller, who may know it for
+/// longer; `first` are the files at the beginning, without errors.
 pub async fn watch<C: Follow, S: Source>(
     mirror: &Mirror<C>,
     watch: Watch<S>,
@@ -156,7 +163,14 @@ pub async fn watch<C: Follow, S: Source>(
     ending: impl Future<Output = ()> + Send,
     on_news: &mut OnNews<'_>,
 ) {
-    let Watch { mut source, waivers, interval, parallelism, holder, openstack } = watch;
+    let Watch {
+        mut source,
+        waivers,
+        interval,
+        parallelism,
+        holder,
+        openstack,
+    } = watch;
     let files = Files::new(first);
     let work = Work {
         mirror,
@@ -249,13 +263,15 @@ impl<C: Follow> Work<'_, C> {
             }
             self.tell_of_files(on_news);
             self.stop = Arc::default();
-            let Some(after) = self.round_until(ending.as_mut(), on_news).await else { return };
+            let Some(after) = self.round_until(ending.as_mut(), on_news).await else {
+                return;
+            };
             due = after;
         }
     }
 
-    /// One round; `None` is the end of all. Files that change meanwhile make the next one come at once, and a pause ends it: writes that are
-    /// under way are waited for.
+    /// One round; `None` is the end of all. Files that change meanwhile make the next one come at
+    /// once, and a pause ends it: writes that are under way are waited for.
     async fn round_until(
         &mut self,
         mut ending: Pin<&mut (impl Future<Output = ()> + Send)>,
@@ -283,7 +299,11 @@ impl<C: Follow> Work<'_, C> {
                 }
             }
         };
-        Some(if has_changed && !self.must_pause { Duration::ZERO } else { due })
+        Some(if has_changed && !self.must_pause {
+            Duration::ZERO
+        } else {
+            due
+        })
     }
 
     fn tell_of_files(&mut self, on_news: &mut OnNews<'_>) {
@@ -312,7 +332,9 @@ impl<C: Follow> Work<'_, C> {
         let outcome = match self.join(on_news).await {
             Some(outcome) => outcome.map(Some),
             None => {
-                let Some(snapshot) = self.mirror.snapshot() else { return self.not_in_step(on_news) };
+                let Some(snapshot) = self.mirror.snapshot() else {
+                    return self.not_in_step(on_news);
+                };
                 self.plan_and_apply(&snapshot, on_news).await
             }
         };
@@ -334,7 +356,11 @@ impl<C: Follow> Work<'_, C> {
     }
 
     /// Before anything else is planned: what the cluster forgot looks free.
-    async fn quarantine_forgotten(&self, rollback: &Rollback, on_news: &mut OnNews<'_>) -> Result<(), String> {
+    async fn quarantine_forgotten(
+        &self,
+        rollback: &Rollback,
+        on_news: &mut OnNews<'_>,
+    ) -> Result<(), String> {
         let loaded = self.files.in_force();
         if loaded.desired.policy.activity == Activity::Paused {
             let Rollback { from, to, .. } = rollback;
@@ -344,7 +370,8 @@ impl<C: Follow> Work<'_, C> {
             ));
         }
         if !rollback.forgotten.is_empty() {
-            let quarantined = quarantine_forgotten(&self.mirror.direct(), &rollback.forgotten, &loaded).await;
+            let quarantined =
+                quarantine_forgotten(&self.mirror.direct(), &rollback.forgotten, &loaded).await;
             quarantined.map_err(|error| error.to_string())?;
         }
         on_news(News::RolledBack(rollback));

@@ -1,4 +1,5 @@
-//! Keeps from writing one object again and again, when somebody else undoes it or it never goes through: each time after a longer pause.
+//! Keeps from writing one object again and again, when somebody else undoes it or it never goes
+//! through: each time after a longer pause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,13 @@ struct Attempts {
 }
 
 fn key(change: &Change) -> (Target, String) {
-    (change.target(), change.as_node().map(|node| node.guard.uid.clone()).unwrap_or_default())
+    (
+        change.target(),
+        change
+            .as_node()
+            .map(|node| node.guard.uid.clone())
+            .unwrap_or_default(),
+    )
 }
 
 impl Restraint {
@@ -42,20 +49,36 @@ impl Restraint {
 
     /// Forgets what is over.
     pub(super) fn prune(&mut self, now: Instant) {
-        self.0.retain(|_, attempts| attempts.not_before + FORGOTTEN > now);
+        self.0
+            .retain(|_, attempts| attempts.not_before + FORGOTTEN > now);
     }
 
     fn pause_of(&self, key: &(Target, String), now: Instant) -> Option<Duration> {
         let Attempts { not_before, .. } = self.0.get(key)?;
-        not_before.checked_duration_since(now).filter(|pause| !pause.is_zero())
+        not_before
+            .checked_duration_since(now)
+            .filter(|pause| !pause.is_zero())
     }
 
     fn note_key(&mut self, key: (Target, String), now: Instant) -> Duration {
-        let Some(attempts) = self.0.get_mut(&key).filter(|attempts| attempts.not_before + FORGOTTEN > now) else {
-            self.0.insert(key, Attempts { retry: None, not_before: now });
+        let Some(attempts) = self
+            .0
+            .get_mut(&key)
+            .filter(|attempts| attempts.not_before + FORGOTTEN > now)
+        else {
+            self.0.insert(
+                key,
+                Attempts {
+                    retry: None,
+                    not_before: now,
+                },
+            );
             return Duration::ZERO;
         };
-        let pause = attempts.retry.get_or_insert_with(|| BACKOFF.retry(fastrand::Rng::new())).pause();
+        let pause = attempts
+            .retry
+            .get_or_insert_with(|| BACKOFF.retry(fastrand::Rng::new()))
+            .pause();
         attempts.not_before = now + pause;
         pause
     }
@@ -86,6 +109,9 @@ mod tests {
         assert!((longest / 2..=longest).contains(&pauses[13]), "{pauses:?}");
         let last = restraint.note_key(key(), now);
         assert_eq!(restraint.pause_of(&key(), now), Some(last));
-        assert_eq!(restraint.note_key(key(), now + last + FORGOTTEN), Duration::ZERO);
+        assert_eq!(
+            restraint.note_key(key(), now + last + FORGOTTEN),
+            Duration::ZERO
+        );
     }
 }

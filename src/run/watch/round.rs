@@ -1,7 +1,9 @@
-//! One round: what the mirror shows and the files ask for becomes a plan, and of that is applied what needs no person.
+//! One round: what the mirror shows and the files ask for becomes a plan, and of that is applied
+//! what needs no person.
 //!
-//! New nodes get their blocks from what the mirror shows: claims keep blocks unique. Everything else is rare, and what it would do to
-//! others is judged by a fresh look at the cluster itself, under the lock.
+//! New nodes get their blocks from what the mirror shows: claims keep blocks unique. Everything
+//! else is rare, and what it would do to others is judged by a fresh look at the cluster itself,
+//! under the lock.
 
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use crate::cluster::{Cluster, ClusterError, Follow, Snapshot};
 use crate::observed::Observed;
 use crate::plan::{BlockedReason, Change, Plan, Sequence, Unattended, unattended};
 use crate::run::{
-    Applied, BATCH, Job, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan, take,
+    Applied, BATCH, Job, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan,
+    take,
 };
 
 /// A pause from which on it is worth telling that somebody undoes what we write.
@@ -41,7 +44,9 @@ fn earliest(times: impl IntoIterator<Item = Option<Duration>>) -> Option<Duratio
 }
 
 fn waits_for_neutron(plan: &Plan) -> bool {
-    plan.blocked.iter().any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)))
+    plan.blocked
+        .iter()
+        .any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)))
 }
 
 impl<C: Follow> Work<'_, C> {
@@ -53,18 +58,30 @@ impl<C: Follow> Work<'_, C> {
     ) -> Result<Option<Duration>, ClusterError> {
         let loaded = self.files.in_force();
         let openstack = self.openstack.clone();
-        let job = Job { loaded: &loaded, undo: None, waivers: self.waivers, openstack: Some(&openstack) };
+        let job = Job {
+            loaded: &loaded,
+            undo: None,
+            waivers: self.waivers,
+            openstack: Some(&openstack),
+        };
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
-        on_news(News::Planned(&Planned { plan: &plan, loaded: &loaded, observed: &observed }));
+        on_news(News::Planned(&Planned {
+            plan: &plan,
+            loaded: &loaded,
+            observed: &observed,
+        }));
         let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);
         self.tell_of_waiting(&plan, &parted, &observed, on_news);
         self.restraint.prune(Instant::now());
         let known = Known::after(&plan, &loaded, &observed, self.interval);
         let (ready, due) = self.restrained(parted.applied);
         let due = earliest([due, waits_for_neutron(&plan).then_some(UNTOLD)]);
-        let (new, others): (Vec<Change>, Vec<Change>) = ready.into_iter().partition(Change::gives_to_a_new_node);
+        let (new, others): (Vec<Change>, Vec<Change>) =
+            ready.into_iter().partition(Change::gives_to_a_new_node);
         // With nothing to write it still puts claims to rest that nobody has any more.
-        let tried = self.apply(snapshot, &job, observed, new, LostRaces::Left, on_news).await?;
+        let tried = self
+            .apply(snapshot, &job, observed, new, LostRaces::Left, on_news)
+            .await?;
         if !others.is_empty() {
             // What it finds and does is not in what is known.
             let after_others = self.others(&job, on_news).await?;
@@ -80,7 +97,11 @@ impl<C: Follow> Work<'_, C> {
     }
 
     /// What does more than give blocks to new nodes.
-    async fn others(&mut self, job: &Job<'_>, on_news: &mut OnNews<'_>) -> Result<Option<Duration>, ClusterError> {
+    async fn others(
+        &mut self,
+        job: &Job<'_>,
+        on_news: &mut OnNews<'_>,
+    ) -> Result<Option<Duration>, ClusterError> {
         let mirror = self.mirror;
         let direct = mirror.direct();
         let wish = LockWish {
@@ -97,7 +118,16 @@ impl<C: Follow> Work<'_, C> {
             let (observed, plan) = observe_and_plan(&direct, job).await?;
             let parted = unattended(&plan, &job.loaded.desired, &observed, self.waivers);
             let (ready, due) = self.restrained(parted.applied);
-            let tried = self.apply(&direct, job, observed, ready, LostRaces::PlannedAgain, on_news).await?;
+            let tried = self
+                .apply(
+                    &direct,
+                    job,
+                    observed,
+                    ready,
+                    LostRaces::PlannedAgain,
+                    on_news,
+                )
+                .await?;
             Ok(earliest([due, tried.again]))
         };
         hold(&direct, &wish, lock, work).await
@@ -136,25 +166,44 @@ impl<C: Follow> Work<'_, C> {
         let mut on_event = |event: Event<'_>| {
             let Event::Finished { change, outcome } = event;
             if *outcome == Outcome::Applied {
-                on_news(News::Finished { change, outcome, waited: heard.elapsed() });
+                on_news(News::Finished {
+                    change,
+                    outcome,
+                    waited: heard.elapsed(),
+                });
             }
         };
         let (parallelism, stop) = (self.parallelism, self.stop.clone());
-        let mut sending = Sending { batch: BATCH, parallelism, lost_races, stop: &stop, on_event: &mut on_event };
-        let (applied, failure) = apply_until_settled(cluster, job, observed, changes, &mut sending).await;
+        let mut sending = Sending {
+            batch: BATCH,
+            parallelism,
+            lost_races,
+            stop: &stop,
+            on_event: &mut on_event,
+        };
+        let (applied, failure) =
+            apply_until_settled(cluster, job, observed, changes, &mut sending).await;
         let tried = self.note(applied, on_news);
         on_news(News::Sending(0));
         match failure {
             Some(error) => Err(error),
             None if tried.is_certain => Ok(tried),
-            // A heartbeat moves a Node, and another applier the claims: neither lasts. A server that stops us does.
-            None => Ok(Tried { again: Some(self.next_pause()), ..tried }),
+            // A heartbeat moves a Node, and another applier the claims: neither lasts. A server
+            // that stops us does.
+            None => Ok(Tried {
+                again: Some(self.next_pause()),
+                ..tried
+            }),
         }
     }
 
     fn note(&mut self, outcomes: Applied, on_news: &mut OnNews<'_>) -> Tried {
         let now = Instant::now();
-        let mut tried = Tried { applied: Vec::new(), again: None, is_certain: true };
+        let mut tried = Tried {
+            applied: Vec::new(),
+            again: None,
+            is_certain: true,
+        };
         for (change, outcome) in outcomes.outcomes {
             if matches!(outcome, Outcome::NotTried | Outcome::Superseded(_)) {
                 if matches!(outcome, Outcome::Superseded(_)) {
@@ -170,7 +219,11 @@ impl<C: Follow> Work<'_, C> {
                 }
                 tried.applied.push(change);
             } else {
-                on_news(News::Finished { change: &change, outcome: &outcome, waited: self.heard.elapsed() });
+                on_news(News::Finished {
+                    change: &change,
+                    outcome: &outcome,
+                    waited: self.heard.elapsed(),
+                });
                 tried.again = earliest([tried.again, Some(pause)]);
                 tried.is_certain &= !matches!(outcome, Outcome::Unknown(_));
             }
@@ -178,13 +231,23 @@ impl<C: Follow> Work<'_, C> {
         tried
     }
 
-    fn tell_of_waiting(&mut self, plan: &Plan, parted: &Unattended, observed: &Observed, on_news: &mut OnNews<'_>) {
+    fn tell_of_waiting(
+        &mut self,
+        plan: &Plan,
+        parted: &Unattended,
+        observed: &Observed,
+        on_news: &mut OnNews<'_>,
+    ) {
         let waiting = Waiting {
             nodes: observed.nodes.len(),
             activity: self.files.in_force().desired.policy.activity,
             for_a_person: parted.waiting.iter().map(WaitingChange::from).collect(),
             refusals: parted.refusals.clone(),
-            blocked: plan.blocked.iter().map(|one| (one.target.clone(), one.reason.to_string())).collect(),
+            blocked: plan
+                .blocked
+                .iter()
+                .map(|one| (one.target.clone(), one.reason.to_string()))
+                .collect(),
         };
         if self.told.waiting.as_ref() != Some(&waiting) {
             on_news(News::Waiting(&waiting));

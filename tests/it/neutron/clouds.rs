@@ -14,7 +14,9 @@ use super::support::{Plugin, fault, ports, stack};
 fn credentials_are_kept_safe_and_refusals_are_remembered() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     an_application_credential_in_a_file(&stack, &network);
     a_password_that_is_wrong(&stack, &network);
     a_token_that_is_not_taken_any_more(&stack, &network);
@@ -25,7 +27,9 @@ fn credentials_are_kept_safe_and_refusals_are_remembered() {
 fn in_file(stack: &OpenStack, network: &str) -> Plugin {
     let plugin = Plugin::new(stack, network, "n1").with("openstackConf", Value::Null);
     let file = plugin.folder().join("clouds.yaml");
-    plugin.with("cloudsFile", json!(file)).with("cloud", json!("lab"))
+    plugin
+        .with("cloudsFile", json!(file))
+        .with("cloud", json!("lab"))
 }
 
 fn write_clouds(plugin: &Plugin, stack: &OpenStack, credential: &ApplicationCredential, mode: u32) {
@@ -33,33 +37,41 @@ fn write_clouds(plugin: &Plugin, stack: &OpenStack, credential: &ApplicationCred
         "auth_url": stack.keystone_url(),
         "application_credential_id": credential.id, "application_credential_secret": credential.secret,
     });
-    let clouds =
-        json!({"clouds": {"lab": {"auth_type": "v3applicationcredential", "auth": auth, "region_name": "RegionOne"}}});
+    let clouds = json!({"clouds": {"lab": {"auth_type": "v3applicationcredential", "auth": auth, "region_name": "RegionOne"}}});
     let file = plugin.folder().join("clouds.yaml");
     std::fs::write(&file, clouds.to_string()).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn an_application_credential_in_a_file(stack: &OpenStack, network: &str) {
-    let rule = |method: &str, path: &str| json!({"service": "network", "method": method, "path": path});
+    let rule =
+        |method: &str, path: &str| json!({"service": "network", "method": method, "path": path});
     let rules = json!([
         rule("GET", "/v2.0/ports"),
         rule("POST", "/v2.0/ports"),
         rule("DELETE", "/v2.0/ports/*"),
         rule("GET", "/v2.0/subnets/*"),
     ]);
-    let credential = stack.create_application_credential("nodes", Some(&rules)).unwrap();
+    let credential = stack
+        .create_application_credential("nodes", Some(&rules))
+        .unwrap();
     let plugin = in_file(stack, network);
     assert_eq!(plugin.refused("ADD", "a").0, 5, "there is no file");
     write_clouds(&plugin, stack, &credential, 0o644);
     let (code, message) = plugin.refused("ADD", "a");
-    assert!(code == 7 && message.contains("may read or write"), "{message}");
+    assert!(
+        code == 7 && message.contains("may read or write"),
+        "{message}"
+    );
     write_clouds(&plugin, stack, &credential, 0o600);
     plugin.add("a");
     plugin.del("a");
     let plugin = plugin.with("mtu", json!("network"));
     let (code, message) = plugin.refused("ADD", "a");
-    assert!(code == 100 && message.contains("token"), "its rules do not allow networks: {code} {message}");
+    assert!(
+        code == 100 && message.contains("token"),
+        "its rules do not allow networks: {code} {message}"
+    );
     assert_eq!(ports(stack, network), [""; 0]);
     let other = stack.create_application_credential("others", None).unwrap();
     write_clouds(&plugin, stack, &other, 0o600);
@@ -69,7 +81,10 @@ fn an_application_credential_in_a_file(stack: &OpenStack, network: &str) {
     stack.delete_application_credential(&credential).unwrap();
     std::fs::remove_dir_all(plugin.state()).unwrap();
     let (code, message) = plugin.refused("ADD", "a");
-    assert!(code == 100 && message.contains("does not accept the credentials"), "{code} {message}");
+    assert!(
+        code == 100 && message.contains("does not accept the credentials"),
+        "{code} {message}"
+    );
     assert_eq!(plugin.refused("STATUS", "").0, 50);
 }
 
@@ -86,7 +101,11 @@ fn a_password_that_is_wrong(stack: &OpenStack, network: &str) {
         assert_eq!(fault(&ran).0, 100);
     }
     assert_eq!(plugin.refused("STATUS", "").0, 50, "no ADD could work");
-    assert_eq!(stack.keystone().faults().count("POST", "/v3/auth/tokens"), 1, "users are locked out after a few");
+    assert_eq!(
+        stack.keystone().faults().count("POST", "/v3/auth/tokens"),
+        1,
+        "users are locked out after a few"
+    );
     let plugin = plugin.with("openstackConf", right);
     plugin.add("a");
     plugin.del("a");
@@ -102,8 +121,14 @@ fn a_token_that_is_not_taken_any_more(stack: &OpenStack, network: &str) {
     plugin.add("a");
     let logins = || stack.keystone().faults().count("POST", "/v3/auth/tokens");
     let before = logins();
-    let unauthorized = testbed::Fault::Answer { status: 401, body: String::new() };
-    stack.neutron().faults().next(1, "DELETE", "/v2.0/ports", unauthorized);
+    let unauthorized = testbed::Fault::Answer {
+        status: 401,
+        body: String::new(),
+    };
+    stack
+        .neutron()
+        .faults()
+        .next(1, "DELETE", "/v2.0/ports", unauthorized);
     plugin.del("a");
     assert_eq!(logins(), before + 1);
     plugin.add("a");
@@ -124,18 +149,25 @@ fn nothing_is_readable_for_others(stack: &OpenStack, network: &str) {
     assert!(code == 7 && message.contains("others"), "{message}");
 }
 
-/// How many files there are in a folder and those within it, none of them for others, and none with the password.
+/// How many files there are in a folder and those within it, none of them for others, and none with
+/// the password.
 fn is_for_its_owner_alone(folder: &Path) -> usize {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(folder), 0o700, "{}", folder.display());
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let paths = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let files = paths.map(|path| {
         if path.is_dir() {
             return is_for_its_owner_alone(&path);
         }
         assert_eq!(mode(&path), 0o600, "{}", path.display());
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(testbed::openstack::MEMBER_PASSWORD), "{}", path.display());
+        assert!(
+            !text.contains(testbed::openstack::MEMBER_PASSWORD),
+            "{}",
+            path.display()
+        );
         1
     });
     files.sum()

@@ -1,4 +1,5 @@
-//! The daemon of a node, as a DaemonSet runs it: beside the plugin, with what the runtime remembers.
+//! The daemon of a node, as a DaemonSet runs it: beside the plugin, with what the runtime
+//! remembers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,9 +47,16 @@ impl DaemonSet {
 
     /// What the runtime remembers, as libcni keeps it.
     pub fn remember(&self, container: &str, addresses: &[String]) {
-        let ips: Vec<Value> = addresses.iter().map(|address| json!({"address": address})).collect();
+        let ips: Vec<Value> = addresses
+            .iter()
+            .map(|address| json!({"address": address}))
+            .collect();
         let cached = json!({"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": "examplenet", "result": {"ips": ips}});
-        fs::write(self.results().join(format!("examplenet-{container}-eth0")), cached.to_string()).unwrap();
+        fs::write(
+            self.results().join(format!("examplenet-{container}-eth0")),
+            cached.to_string(),
+        )
+        .unwrap();
     }
 
     pub fn forget(&self, container: &str) {
@@ -70,7 +78,10 @@ impl DaemonSet {
     }
 
     pub fn start_with(&self, arguments: &[&str]) -> Daemon<'_> {
-        Daemon { child: self.command(arguments).spawn().unwrap(), set: self }
+        Daemon {
+            child: self.command(arguments).spawn().unwrap(),
+            set: self,
+        }
     }
 
     /// One round.
@@ -79,12 +90,28 @@ impl DaemonSet {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_neutron-node"));
-        command.arg("--networks").arg(self.folder.path().join("net.d")).arg("--results").arg(self.results());
-        command.arg("--state-directory").arg(self.folder.path().join("state"));
-        command.args(["--interval", "1", "--look", "1"]).args(arguments);
-        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .arg("--networks")
+            .arg(self.folder.path().join("net.d"))
+            .arg("--results")
+            .arg(self.results());
+        command
+            .arg("--state-directory")
+            .arg(self.folder.path().join("state"));
+        command
+            .args(["--interval", "1", "--look", "1"])
+            .args(arguments);
+        command
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         command
     }
 }
@@ -99,7 +126,10 @@ impl Daemon<'_> {
 
     /// Ends it as Kubernetes does, and says how it ended.
     pub fn end(mut self) -> i32 {
-        let terminated = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        let terminated = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status()
+            .unwrap();
         assert!(terminated.success());
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
@@ -116,6 +146,10 @@ impl Drop for Daemon<'_> {
 pub fn in_pool(plugin: &Plugin, part: &str) -> usize {
     let folder: &Path = &plugin.state().join("pool/examplenet").join(part);
     let whole = |name: &str| !name.starts_with('.');
-    fs::read_dir(folder)
-        .map_or(0, |entries| entries.flatten().filter(|entry| whole(&entry.file_name().to_string_lossy())).count())
+    fs::read_dir(folder).map_or(0, |entries| {
+        entries
+            .flatten()
+            .filter(|entry| whole(&entry.file_name().to_string_lossy()))
+            .count()
+    })
 }

@@ -1,5 +1,5 @@
-//! A Keystone and a Neutron on loopback that repeat passwords and tokens wherever they can, and addresses that others can read: what the
-//! plugin, the plan and the node's daemon say of them.
+//! A Keystone and a Neutron on loopback that repeat passwords and tokens wherever they can, and
+//! addresses that others can read: what the plugin, the plan and the node's daemon say of them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,8 +20,12 @@ const SUBNET: &str = "882ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 /// Method and path, and whether Keystone is meant; gives status and body.
 type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
 
-/// Serves both on one port until the test's process ends; gives the address. Without an address of its own Neutron is there, too.
-fn serve(neutron_url: Option<&'static str>, answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> String {
+/// Serves both on one port until the test's process ends; gives the address. Without an address of
+/// its own Neutron is there, too.
+fn serve(
+    neutron_url: Option<&'static str>,
+    answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let answer: Arc<Answer> = Arc::new(answer);
@@ -46,9 +50,13 @@ fn connection(stream: TcpStream, neutron_url: &str, answer: &Answer) -> Option<(
         if status == 0 {
             let endpoint = json!({"interface": "public", "region": "r", "url": neutron_url});
             let catalog = json!([{"type": "network", "endpoints": [endpoint]}]);
-            let token = json!({"token": {"expires_at": "2099-01-01T00:00:00.000000Z", "catalog": catalog}});
-            (status, body) =
-                if head.contains("/auth/tokens") { (201, token.to_string()) } else { (404, String::new()) };
+            let token =
+                json!({"token": {"expires_at": "2099-01-01T00:00:00.000000Z", "catalog": catalog}});
+            (status, body) = if head.contains("/auth/tokens") {
+                (201, token.to_string())
+            } else {
+                (404, String::new())
+            };
         }
         let size = body.len();
         write!(writer, "HTTP/1.1 {status} X\r\nX-Subject-Token: {TOKEN}\r\nContent-Length: {size}\r\n\r\n{body}")
@@ -75,15 +83,24 @@ fn plugin(url: &str) -> Ran {
 fn plan(url: &str, verify: Value) -> Ran {
     let auth = json!({"auth_url": url, "username": "u", "password": PASSWORD, "project_name": "p"});
     let clouds = json!({"clouds": {"lab": {"auth": auth, "verify": verify}}}).to_string();
-    let pool = pool("vm", &format!("{{neutron: {{network: {NETWORK}, subnet: {SUBNET}}}}}"));
+    let pool = pool(
+        "vm",
+        &format!("{{neutron: {{network: {NETWORK}, subnet: {SUBNET}}}}}"),
+    );
     let cluster = cluster("1.19.3", KUBERNETES, &[node("n1", "a", "")]);
-    let folder = Folder::new(&[("cluster.json", &cluster), ("pools/a.yaml", &pool), ("clouds.yaml", &clouds)]);
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster),
+        ("pools/a.yaml", &pool),
+        ("clouds.yaml", &clouds),
+    ]);
     folder.run(&["plan", "--cluster", "cluster.json", "--fail-on", "never"])
 }
 
 /// Without what breaks lines.
 fn flat(text: &str) -> String {
-    text.chars().filter(|c| !c.is_whitespace() && *c != '│').collect()
+    text.chars()
+        .filter(|c| !c.is_whitespace() && *c != '│')
+        .collect()
 }
 
 #[track_caller]
@@ -96,7 +113,9 @@ fn shows_no_secret(ran: &Ran) {
 
 /// Bodies that repeat a secret.
 fn echoes() -> Vec<(u16, String)> {
-    let fault = |message: &str| json!({"NeutronError": {"type": "X", "message": message, "detail": ""}}).to_string();
+    let fault = |message: &str| {
+        json!({"NeutronError": {"type": "X", "message": message, "detail": ""}}).to_string()
+    };
     let secrets = format!("your token {TOKEN} and password {PASSWORD}");
     let late = format!("{}{TOKEN}", "x".repeat(285));
     let cut = format!("the token {}… is bad", &TOKEN[..24]);
@@ -114,7 +133,10 @@ fn echoes() -> Vec<(u16, String)> {
     // An answer of another shape is repeated by what reads it.
     for key in ["ports", "port", "subnet", "network"] {
         echoes.push((200, json!({key: TOKEN}).to_string()));
-        echoes.push((200, json!({key: {"id": PASSWORD, "network_id": TOKEN, "cidr": TOKEN}}).to_string()));
+        echoes.push((
+            200,
+            json!({key: {"id": PASSWORD, "network_id": TOKEN, "cidr": TOKEN}}).to_string(),
+        ));
     }
     echoes.push((200, json!({"ports": [{"id": TOKEN}]}).to_string()));
     echoes
@@ -126,15 +148,22 @@ fn no_secret_that_is_repeated_is_shown() {
         for (status, body) in echoes() {
             scope.spawn(move || {
                 let neutron = body.clone();
-                let url =
-                    serve(None, move |head| if head.contains("/v2.0/") { (status, neutron.clone()) } else { usual() });
+                let url = serve(None, move |head| {
+                    if head.contains("/v2.0/") {
+                        (status, neutron.clone())
+                    } else {
+                        usual()
+                    }
+                });
                 for ran in [plugin(&url), plan(&url, json!(true))] {
                     shows_no_secret(&ran);
                     let keystone = body.replace("NeutronError", "error");
                     assert!(!ran.all().contains("panicked"), "{keystone}: {}", ran.all());
                 }
                 let keystone = serve(None, move |_| (status, body.clone()));
-                [plugin(&keystone), plan(&keystone, json!(true))].iter().for_each(shows_no_secret);
+                [plugin(&keystone), plan(&keystone, json!(true))]
+                    .iter()
+                    .for_each(shows_no_secret);
             });
         }
     });
@@ -142,19 +171,46 @@ fn no_secret_that_is_repeated_is_shown() {
 
 #[test]
 fn a_server_that_repeats_a_secret_is_named_as_such() {
-    let body = json!({"NeutronError": {"type": "X", "message": format!("bad {TOKEN}"), "detail": ""}}).to_string();
-    let url = serve(None, move |head| if head.contains("/v2.0/") { (403, body.clone()) } else { usual() });
+    let body =
+        json!({"NeutronError": {"type": "X", "message": format!("bad {TOKEN}"), "detail": ""}})
+            .to_string();
+    let url = serve(None, move |head| {
+        if head.contains("/v2.0/") {
+            (403, body.clone())
+        } else {
+            usual()
+        }
+    });
     let ran = plugin(&url).expect(1);
-    assert!(ran.stdout.contains("its words are not shown"), "{}", ran.stdout);
-    let body = json!({"NeutronError": {"type": "X", "message": "not in this project", "detail": ""}}).to_string();
-    let url = serve(None, move |head| if head.contains("/v2.0/") { (403, body.clone()) } else { usual() });
-    assert!(plugin(&url).expect(1).stdout.contains("not in this project"));
+    assert!(
+        ran.stdout.contains("its words are not shown"),
+        "{}",
+        ran.stdout
+    );
+    let body =
+        json!({"NeutronError": {"type": "X", "message": "not in this project", "detail": ""}})
+            .to_string();
+    let url = serve(None, move |head| {
+        if head.contains("/v2.0/") {
+            (403, body.clone())
+        } else {
+            usual()
+        }
+    });
+    assert!(
+        plugin(&url)
+            .expect(1)
+            .stdout
+            .contains("not in this project")
+    );
 }
 
 #[test]
 fn an_address_with_the_token_in_it_is_not_used() {
-    let url =
-        serve(Some("http://127.0.0.1:1/gAAAAABnQrandomTokenOfKeystoneThatNobodyElseMaySee0123456789_-x"), |_| usual());
+    let url = serve(
+        Some("http://127.0.0.1:1/gAAAAABnQrandomTokenOfKeystoneThatNobodyElseMaySee0123456789_-x"),
+        |_| usual(),
+    );
     for ran in [plugin(&url), plan(&url, json!(true))] {
         shows_no_secret(&ran);
         assert!(flat(&ran.all()).contains("inthecatalogue"), "{}", ran.all());
@@ -164,9 +220,18 @@ fn an_address_with_the_token_in_it_is_not_used() {
 #[test]
 fn what_others_can_read_is_a_warning() {
     let ways = [
-        ("without TLS: others on the way can read the password", "serve Keystone by https"),
-        ("without TLS: others on the way can read the token", "openstack endpoint set"),
-        ("any server on the way can answer", "certificates of the cloud's authority"),
+        (
+            "without TLS: others on the way can read the password",
+            "serve Keystone by https",
+        ),
+        (
+            "without TLS: others on the way can read the token",
+            "openstack endpoint set",
+        ),
+        (
+            "any server on the way can answer",
+            "certificates of the cloud's authority",
+        ),
     ];
     let warned = |ran: &Ran| {
         let all = flat(&ran.all());
@@ -174,16 +239,31 @@ fn what_others_can_read_is_a_warning() {
         ways.map(|(what, help)| {
             let (what, help) = (flat(what), flat(help));
             // Once, with the way out.
-            assert_eq!(all.matches(&what).count(), all.matches(&help).count(), "{all}");
+            assert_eq!(
+                all.matches(&what).count(),
+                all.matches(&help).count(),
+                "{all}"
+            );
             all.matches(&what).count()
         })
     };
     let elsewhere = || serve(Some("http://neutron.invalid:9696"), |_| usual());
-    assert_eq!(warned(&plan("http://keystone.invalid:5000/v3", json!(true))), [1, 0, 0]);
+    assert_eq!(
+        warned(&plan("http://keystone.invalid:5000/v3", json!(true))),
+        [1, 0, 0]
+    );
     assert_eq!(warned(&plan(&elsewhere(), json!(true))), [0, 1, 0]);
     assert_eq!(warned(&plan(&elsewhere(), json!(false))), [0, 1, 1]);
-    assert_eq!(warned(&plan(&serve(None, |_| usual()), json!(true))), [0, 0, 0], "loopback");
+    assert_eq!(
+        warned(&plan(&serve(None, |_| usual()), json!(true))),
+        [0, 0, 0],
+        "loopback"
+    );
     let ran = plugin(&elsewhere()).expect(1);
     assert_eq!(warned(&ran), [0, 1, 0]);
-    assert!(!ran.stdout.contains("TLS"), "standard output is the runtime's: {}", ran.stdout);
+    assert!(
+        !ran.stdout.contains("TLS"),
+        "standard output is the runtime's: {}",
+        ran.stdout
+    );
 }

@@ -1,4 +1,5 @@
-//! What goes wrong at Neutron, on the way to it, and on the node. After each the ports are what they were.
+//! What goes wrong at Neutron, on the way to it, and on the node. After each the ports are what
+//! they were.
 
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use crate::support::Ran;
 fn nothing_leaks_whatever_goes_wrong() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     a_network_without_a_subnet(&stack);
     no_address_and_no_quota(&stack, &network);
     answers_that_do_not_come(&stack, &network);
@@ -32,7 +35,10 @@ fn plugin(stack: &OpenStack, network: &str) -> Plugin {
 fn a_network_without_a_subnet(stack: &OpenStack) {
     let network = stack.create_network("bare").unwrap();
     let (code, message) = plugin(stack, &network).refused("ADD", "a");
-    assert!(code == 7 && message.contains("no subnet"), "{code} {message}");
+    assert!(
+        code == 7 && message.contains("no subnet"),
+        "{code} {message}"
+    );
     assert_eq!(ports(stack, &network), [""; 0]);
 }
 
@@ -41,11 +47,20 @@ fn no_address_and_no_quota(stack: &OpenStack, network: &str) {
     let one = json!({"allocation_pools": [{"start": "10.2.0.2", "end": "10.2.0.2"}]});
     stack.create_subnet(&small, "10.2.0.0/24", &one).unwrap();
     let on_small = plugin(stack, &small);
-    let racing = ["a", "b"].map(|container| on_small.start("ADD", container)).map(finish);
-    let [won, lost]: [Vec<&Ran>; 2] = [0, 1].map(|code| racing.iter().filter(|ran| ran.code == code).collect());
-    assert_eq!((won.len(), fault(lost[0]).0), (1, 11), "two for the last address");
+    let racing = ["a", "b"]
+        .map(|container| on_small.start("ADD", container))
+        .map(finish);
+    let [won, lost]: [Vec<&Ran>; 2] =
+        [0, 1].map(|code| racing.iter().filter(|ran| ran.code == code).collect());
+    assert_eq!(
+        (won.len(), fault(lost[0]).0),
+        (1, 11),
+        "two for the last address"
+    );
     assert_eq!(ports(stack, &small).len(), 1);
-    ["a", "b"].into_iter().for_each(|container| on_small.del(container));
+    ["a", "b"]
+        .into_iter()
+        .for_each(|container| on_small.del(container));
     stack.set_quota(0).unwrap();
     let (code, message) = plugin(stack, network).refused("ADD", "a");
     assert!(code == 11 && message.contains("quota"), "{code} {message}");
@@ -68,13 +83,24 @@ fn answers_that_do_not_come(stack: &OpenStack, network: &str) {
             plugin.run(command, "a").expect(0);
             assert_eq!(faults.pending(), 0, "{fault:?} {command} {method}");
             let there = ports(stack, network);
-            assert_eq!(there.contains(&"a/eth0".to_owned()), command == "ADD", "{fault:?} {method} {there:?}");
+            assert_eq!(
+                there.contains(&"a/eth0".to_owned()),
+                command == "ADD",
+                "{fault:?} {method} {there:?}"
+            );
         }
     }
-    for fault in [Fault::Silence, Fault::Withhold, Fault::Drip(Duration::from_millis(200))] {
+    for fault in [
+        Fault::Silence,
+        Fault::Withhold,
+        Fault::Drip(Duration::from_millis(200)),
+    ] {
         faults.next(1, "POST", "/v2.0/ports", fault.clone());
         let (code, message) = plugin.refused("ADD", "a");
-        assert!(code == 11 && message.contains("no answer in time"), "{fault:?} {code} {message}");
+        assert!(
+            code == 11 && message.contains("no answer in time"),
+            "{fault:?} {code} {message}"
+        );
         assert_eq!(ports(stack, network), ["warm/eth0"], "{fault:?}");
     }
     plugin.del("warm");
@@ -84,11 +110,16 @@ fn a_run_that_is_killed_between_request_and_answer(stack: &OpenStack, network: &
     let plugin = plugin(stack, network);
     let killed = |container: &str| {
         stack.neutron().faults().clear();
-        stack.neutron().faults().next(1, "POST", "/v2.0/ports", Fault::Withhold);
+        stack
+            .neutron()
+            .faults()
+            .next(1, "POST", "/v2.0/ports", Fault::Withhold);
         let mut child = plugin.start("ADD", container);
         let device = format!("{container}/eth0");
-        wait_until("the port", Duration::from_secs(60), || Ok(ports(stack, network).contains(&device).then_some(())))
-            .unwrap();
+        wait_until("the port", Duration::from_secs(60), || {
+            Ok(ports(stack, network).contains(&device).then_some(()))
+        })
+        .unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     };
@@ -99,19 +130,30 @@ fn a_run_that_is_killed_between_request_and_answer(stack: &OpenStack, network: &
     killed("b");
     plugin.del("b");
     killed("c");
-    plugin.run_with("GC", "", &json!({"cni.dev/valid-attachments": []})).expect(0);
+    plugin
+        .run_with("GC", "", &json!({"cni.dev/valid-attachments": []}))
+        .expect(0);
     assert_eq!(ports(stack, network), [""; 0]);
 }
 
 fn the_subnet_cannot_be_read(stack: &OpenStack, network: &str) {
     let plugin = plugin(stack, network);
-    let answer = Fault::Answer { status: 500, body: "{}".to_owned() };
-    stack.neutron().faults().next(100, "GET", "/v2.0/subnets", answer.clone());
+    let answer = Fault::Answer {
+        status: 500,
+        body: "{}".to_owned(),
+    };
+    stack
+        .neutron()
+        .faults()
+        .next(100, "GET", "/v2.0/subnets", answer.clone());
     let (code, message) = plugin.refused("ADD", "a");
     assert_eq!(code, 11, "{message}");
     stack.neutron().faults().clear();
     assert_eq!(ports(stack, network), [""; 0], "the port was taken back");
-    stack.neutron().faults().next(2, "GET", "/v2.0/subnets", answer);
+    stack
+        .neutron()
+        .faults()
+        .next(2, "GET", "/v2.0/subnets", answer);
     plugin.add("a");
     plugin.del("a");
 }
@@ -138,21 +180,38 @@ fn the_disk_is_full(stack: &OpenStack, network: &str) {
     let state = plugin.state();
     std::fs::create_dir(&state).unwrap();
     let on_a_full_disk = |command: &str, container: &str| {
-        let script =
-            r#"mount -t tmpfs -o size=4k,nr_inodes=2,mode=700 none "$STATE" && : > "$STATE/full" && exec "$PLUGIN""#;
+        let script = r#"mount -t tmpfs -o size=4k,nr_inodes=2,mode=700 none "$STATE" && : > "$STATE/full" && exec "$PLUGIN""#;
         let mut shell = Command::new("unshare");
-        shell.args(["--mount", "sh", "-c", script]).env("STATE", &state);
-        shell.env("PLUGIN", env!("CARGO_BIN_EXE_cni-ipam-neutron")).envs(variables(command, container));
+        shell
+            .args(["--mount", "sh", "-c", script])
+            .env("STATE", &state);
+        shell
+            .env("PLUGIN", env!("CARGO_BIN_EXE_cni-ipam-neutron"))
+            .envs(variables(command, container));
         let input = plugin.folder().join("configuration.json");
         std::fs::write(&input, plugin.configuration.to_string()).unwrap();
-        let output = shell.stdin(std::fs::File::open(input).unwrap()).output().unwrap();
+        let output = shell
+            .stdin(std::fs::File::open(input).unwrap())
+            .output()
+            .unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     };
     let (code, message) = fault(&on_a_full_disk("ADD", "a"));
-    assert!(code == 5 && message.contains("No space left"), "{code} {message}");
+    assert!(
+        code == 5 && message.contains("No space left"),
+        "{code} {message}"
+    );
     assert_eq!(ports(stack, network), [""; 0]);
     plugin.add("a");
     on_a_full_disk("DEL", "a").expect(0);
-    assert_eq!(ports(stack, network), [""; 0], "an address is given back all the same");
+    assert_eq!(
+        ports(stack, network),
+        [""; 0],
+        "an address is given back all the same"
+    );
 }

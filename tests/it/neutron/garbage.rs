@@ -14,7 +14,9 @@ use super::support::{Plugin, addresses, finish, ports, stack, start, variables};
 fn only_what_nobody_has_any_more_is_deleted() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     the_runtime_forgot_and_the_network_namespace_went(&stack, &network);
     without_evidence(&stack, &network);
     a_port_of_the_pool_whose_holder_vanished(&stack, &network);
@@ -24,7 +26,11 @@ fn only_what_nobody_has_any_more_is_deleted() {
 fn add_in(plugin: &Plugin, container: &str, netns: &std::path::Path) -> Vec<String> {
     let mut variables = variables("ADD", container);
     variables[2].1 = netns.to_str().unwrap();
-    addresses(&finish(start(&plugin.configuration.to_string(), &variables)).expect(0).json())
+    addresses(
+        &finish(start(&plugin.configuration.to_string(), &variables))
+            .expect(0)
+            .json(),
+    )
 }
 
 /// So often the daemon asks Neutron before the test believes that it leaves something alone.
@@ -33,14 +39,18 @@ const LOOKS: usize = 5;
 fn looks_again(stack: &OpenStack, daemon: &Daemon<'_>) {
     let faults = stack.neutron().faults();
     let before = faults.count("GET", "/v2.0/ports");
-    daemon.wait_until("some more looks", || faults.count("GET", "/v2.0/ports") >= before + LOOKS);
+    daemon.wait_until("some more looks", || {
+        faults.count("GET", "/v2.0/ports") >= before + LOOKS
+    });
 }
 
 fn the_runtime_forgot_and_the_network_namespace_went(stack: &OpenStack, network: &str) {
     let plugin = Plugin::new(stack, network, "n1");
     let set = DaemonSet::new(&[&plugin]);
     let (there, gone) = (plugin.folder().join("there"), plugin.folder().join("gone"));
-    [&there, &gone].into_iter().for_each(|netns| fs::write(netns, "").unwrap());
+    [&there, &gone]
+        .into_iter()
+        .for_each(|netns| fs::write(netns, "").unwrap());
     add_in(&plugin, "alive", &there);
     let remembered = add_in(&plugin, "remembered", &gone);
     set.remember("remembered", &remembered);
@@ -51,18 +61,36 @@ fn the_runtime_forgot_and_the_network_namespace_went(stack: &OpenStack, network:
     stack.create_port(network, &theirs).unwrap();
     fs::remove_file(&gone).unwrap();
     let daemon = set.start();
-    let expected = ["alive/eth0", "remembered/eth0", "unseen/eth0", "vanished/eth0", "vanished/eth0"];
-    daemon.wait_until("the port of the vanished one to go", || ports(stack, network) == expected);
+    let expected = [
+        "alive/eth0",
+        "remembered/eth0",
+        "unseen/eth0",
+        "vanished/eth0",
+        "vanished/eth0",
+    ];
+    daemon.wait_until("the port of the vanished one to go", || {
+        ports(stack, network) == expected
+    });
     looks_again(stack, &daemon);
     assert_eq!(ports(stack, network), expected, "{}", set.log());
     set.forget("remembered");
-    daemon.wait_until("what is not remembered any more to go", || ports(stack, network).len() == 4);
+    daemon.wait_until("what is not remembered any more to go", || {
+        ports(stack, network).len() == 4
+    });
     drop(daemon);
-    ["alive", "unseen"].into_iter().for_each(|pod| plugin.del(pod));
+    ["alive", "unseen"]
+        .into_iter()
+        .for_each(|pod| plugin.del(pod));
     Plugin::new(stack, network, "n2").del("vanished");
     let left = stack.ports(&format!("network_id={network}")).unwrap();
-    assert_eq!((left.len(), left[0]["name"].as_str().unwrap()), (1, "somebody else's"));
-    stack.as_member().delete(&format!("/v2.0/ports/{}", left[0]["id"].as_str().unwrap())).unwrap();
+    assert_eq!(
+        (left.len(), left[0]["name"].as_str().unwrap()),
+        (1, "somebody else's")
+    );
+    stack
+        .as_member()
+        .delete(&format!("/v2.0/ports/{}", left[0]["id"].as_str().unwrap()))
+        .unwrap();
 }
 
 /// Whatever cannot be read is no sign that something is over.
@@ -91,7 +119,9 @@ fn a_port_of_the_pool_whose_holder_vanished(stack: &OpenStack, network: &str) {
     fs::write(&there, "").unwrap();
     let [first] = add_in(&plugin, "a", &gone).try_into().unwrap();
     let daemon = set.start();
-    daemon.wait_until("it to be free again", || set.log().contains("a/eth0 is no more"));
+    daemon.wait_until("it to be free again", || {
+        set.log().contains("a/eth0 is no more")
+    });
     drop(daemon);
     assert_eq!(set.once(), 0, "{}", set.log());
     assert_eq!(ports(stack, network).len(), 1);

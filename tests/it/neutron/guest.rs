@@ -1,4 +1,5 @@
-//! Under CNI's own `ipvlan`, and `ptp` beside it, as NEUTRON.md has them: on a kernel that has `ipvlan`, with addresses of a real Neutron.
+//! Under CNI's own `ipvlan`, and `ptp` beside it, as NEUTRON.md has them: on a kernel that has
+//! `ipvlan`, with addresses of a real Neutron.
 
 use std::path::Path;
 
@@ -17,13 +18,19 @@ const MACHINE: &str = "0f1e2d3c-4b5a-4697-8877-665544332211";
 const OF_NODE: &str = "10.7.0.250";
 const OF_SERVICE: &str = "10.96.0.10";
 /// The ids of its networks, and its secret.
-const NETWORKS: [&str; 2] = ["782ec9ac-44f9-4318-8c67-a2fed2ccca4f", "882ec9ac-44f9-4318-8c67-a2fed2ccca4f"];
+const NETWORKS: [&str; 2] = [
+    "782ec9ac-44f9-4318-8c67-a2fed2ccca4f",
+    "882ec9ac-44f9-4318-8c67-a2fed2ccca4f",
+];
 const SECRET: [&str; 2] = ["4c2a1d5e9f7b4b0c8a6d3e2f1a0b9c8d", "the-secret"];
 const KEYSTONE: &str = "https://keystone.example/v3";
 
 #[test]
 fn pods_on_ipvlan_with_a_leg_to_their_node() {
-    let stack = or_skip!(stack(&Options { internal: Internal::Guest, ..Options::default() }));
+    let stack = or_skip!(stack(&Options {
+        internal: Internal::Guest,
+        ..Options::default()
+    }));
     let networks = ["10.7.0", "10.8.0"].map(|prefix| neutron_network(&stack, prefix));
     let node = or_skip!(Node::new(&stack, &networks));
     ["a", "b"].into_iter().for_each(|pod| node.add_pod(pod));
@@ -36,14 +43,18 @@ fn pods_on_ipvlan_with_a_leg_to_their_node() {
     for pod in ["a", "b"] {
         assert_eq!(node.links(Some(pod)), ["lo"]);
     }
-    assert_eq!(networks.map(|network| ports(&stack, &network).len()), [0, 0]);
+    assert_eq!(
+        networks.map(|network| ports(&stack, &network).len()),
+        [0, 0]
+    );
 }
 
 fn neutron_network(stack: &OpenStack, prefix: &str) -> String {
     let network = stack.create_network(prefix).unwrap();
-    let pool =
-        serde_json::json!({"allocation_pools": [{"start": format!("{prefix}.2"), "end": format!("{prefix}.200")}]});
-    stack.create_subnet(&network, &format!("{prefix}.0/24"), &pool).unwrap();
+    let pool = serde_json::json!({"allocation_pools": [{"start": format!("{prefix}.2"), "end": format!("{prefix}.200")}]});
+    stack
+        .create_subnet(&network, &format!("{prefix}.0/24"), &pool)
+        .unwrap();
     network
 }
 
@@ -52,8 +63,14 @@ fn pods_on_ipvlan(stack: &OpenStack, node: &Node, network: &str, list: &str) {
     node.cnitool("status", list, "a", "eth0").expect(0);
     let [a, b] = ["a", "b"].map(|pod| node.attach(list, pod, "eth0"));
     assert_eq!(at_neutron(stack, network), sorted([&a, &b]));
-    assert!(node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a), "{list}: Pod and Pod");
-    assert!(!node.pings(Some("a"), OF_NODE) && !node.pings(None, &a), "{list}: cut off");
+    assert!(
+        node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a),
+        "{list}: Pod and Pod"
+    );
+    assert!(
+        !node.pings(Some("a"), OF_NODE) && !node.pings(None, &a),
+        "{list}: cut off"
+    );
     node.cnitool("check", list, "a", "eth0").expect(0);
     node.detach(list, "a", "eth0");
     assert_eq!(at_neutron(stack, network), [b.as_str()], "of one Pod alone");
@@ -64,18 +81,37 @@ fn pods_on_ipvlan(stack: &OpenStack, node: &Node, network: &str, list: &str) {
 
 /// The second interface leads to the node and to Services, whichever of the two goes first.
 fn pods_with_a_leg(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
-    let now = || networks.each_ref().map(|network| ports(stack, network).len());
+    let now = || {
+        networks
+            .each_ref()
+            .map(|network| ports(stack, network).len())
+    };
     let [a, b] = ["a", "b"].map(|pod| node.attach("main", pod, "eth0"));
-    assert!(!node.pings(Some("a"), OF_NODE) && !node.pings(Some("a"), OF_SERVICE), "cut off");
+    assert!(
+        !node.pings(Some("a"), OF_NODE) && !node.pings(Some("a"), OF_SERVICE),
+        "cut off"
+    );
     let [leg, _] = ["a", "b"].map(|pod| node.attach("leg", pod, "eth1"));
     assert_eq!(now(), [2, 2]);
-    assert!(node.reaches(Some("a"), OF_NODE) && node.reaches(None, &leg), "Pod and node");
+    assert!(
+        node.reaches(Some("a"), OF_NODE) && node.reaches(None, &leg),
+        "Pod and node"
+    );
     assert!(node.reaches(Some("a"), OF_SERVICE), "Pod and Service");
-    assert!(node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a), "still Pod and Pod");
-    for (to, way) in
-        [(b.as_str(), "dev eth0"), ("192.0.2.1", "dev eth0"), (OF_SERVICE, "dev eth1"), (OF_NODE, "dev eth1")]
-    {
-        let taken = node.inside(Some("a"), &format!("ip route get {to}")).expect(0).stdout;
+    assert!(
+        node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a),
+        "still Pod and Pod"
+    );
+    for (to, way) in [
+        (b.as_str(), "dev eth0"),
+        ("192.0.2.1", "dev eth0"),
+        (OF_SERVICE, "dev eth1"),
+        (OF_NODE, "dev eth1"),
+    ] {
+        let taken = node
+            .inside(Some("a"), &format!("ip route get {to}"))
+            .expect(0)
+            .stdout;
         assert!(taken.contains(way), "{to}: {taken}");
     }
     for (list, interface) in [("main", "eth0"), ("leg", "eth1")] {
@@ -83,10 +119,16 @@ fn pods_with_a_leg(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
     }
     node.detach("leg", "a", "eth1");
     assert_eq!(now(), [2, 1], "of one interface alone");
-    assert!(node.reaches(Some("a"), &b) && !node.pings(Some("a"), OF_NODE), "the other one is as it was");
+    assert!(
+        node.reaches(Some("a"), &b) && !node.pings(Some("a"), OF_NODE),
+        "the other one is as it was"
+    );
     node.detach("main", "b", "eth0");
     assert_eq!(now(), [1, 1]);
-    assert!(node.reaches(Some("b"), OF_NODE) && !node.pings(Some("b"), &a), "the other one is as it was");
+    assert!(
+        node.reaches(Some("b"), OF_NODE) && !node.pings(Some("b"), &a),
+        "the other one is as it was"
+    );
     node.detach("main", "a", "eth0");
     node.detach("leg", "b", "eth1");
     assert_eq!(now(), [0, 0]);
@@ -94,22 +136,48 @@ fn pods_with_a_leg(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
 
 /// As containerd attaches a Pod to several networks.
 fn both_at_once(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
-    let [main, leg] =
-        [("main", "eth0"), ("leg", "eth1")].map(|(list, interface)| Node::order("add", list, "a", interface));
-    node.inside(None, &format!("{main} & first=$!; {leg} && wait $first")).expect(0);
-    assert_eq!(networks.each_ref().map(|network| ports(stack, network).len()), [1, 1]);
-    assert!(node.reaches(Some("a"), OF_NODE) && node.reaches(Some("a"), OF_SERVICE), "Pod and node, Pod and Service");
-    let way = node.inside(Some("a"), "ip route get 192.0.2.1").expect(0).stdout;
+    let [main, leg] = [("main", "eth0"), ("leg", "eth1")]
+        .map(|(list, interface)| Node::order("add", list, "a", interface));
+    node.inside(None, &format!("{main} & first=$!; {leg} && wait $first"))
+        .expect(0);
+    assert_eq!(
+        networks
+            .each_ref()
+            .map(|network| ports(stack, network).len()),
+        [1, 1]
+    );
+    assert!(
+        node.reaches(Some("a"), OF_NODE) && node.reaches(Some("a"), OF_SERVICE),
+        "Pod and node, Pod and Service"
+    );
+    let way = node
+        .inside(Some("a"), "ip route get 192.0.2.1")
+        .expect(0)
+        .stdout;
     assert!(way.contains("via 10.7.0.1 dev eth0"), "{way}");
-    [("main", "eth0"), ("leg", "eth1")].into_iter().for_each(|(list, interface)| node.detach(list, "a", interface));
+    [("main", "eth0"), ("leg", "eth1")]
+        .into_iter()
+        .for_each(|(list, interface)| node.detach(list, "a", interface));
 }
 
 /// The addresses of a network's ports, all of which are this node's.
 fn at_neutron(stack: &OpenStack, network: &str) -> Vec<String> {
     let ports = stack.ports(&format!("network_id={network}")).unwrap();
-    assert!(ports.iter().all(|port| port["name"].as_str().unwrap().starts_with(MACHINE)), "{ports:?}");
-    let mut addresses: Vec<String> =
-        ports.iter().map(|port| port["fixed_ips"][0]["ip_address"].as_str().unwrap().to_owned()).collect();
+    assert!(
+        ports
+            .iter()
+            .all(|port| port["name"].as_str().unwrap().starts_with(MACHINE)),
+        "{ports:?}"
+    );
+    let mut addresses: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            port["fixed_ips"][0]["ip_address"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
     addresses.sort();
     addresses
 }
@@ -120,7 +188,8 @@ fn sorted<const N: usize>(addresses: [&String; N]) -> Vec<String> {
     addresses
 }
 
-/// The lists of NEUTRON.md with this name, for the networks of this Neutron. There may be one for each main plugin.
+/// The lists of NEUTRON.md with this name, for the networks of this Neutron. There may be one for
+/// each main plugin.
 fn documented(name: &str, main: &str, networks: &[String; 2]) -> String {
     let is_it = |text: &String| {
         let list: Value = serde_json::from_str(text).unwrap();
@@ -128,21 +197,36 @@ fn documented(name: &str, main: &str, networks: &[String; 2]) -> String {
     };
     let found = snippets("json").into_iter().find(is_it);
     let text = found.unwrap_or_else(|| panic!("NEUTRON.md has no list `{name}` with {main}"));
-    NETWORKS.iter().zip(networks).fold(text, |text, (shown, network)| text.replace(shown, network))
+    NETWORKS
+        .iter()
+        .zip(networks)
+        .fold(text, |text, (shown, network)| text.replace(shown, network))
 }
 
 /// The `clouds.yaml` of NEUTRON.md, for this Keystone.
 fn documented_cloud(stack: &OpenStack, credential: &ApplicationCredential) -> String {
-    let text = snippets("yaml").into_iter().find(|text| text.starts_with("clouds:")).unwrap();
+    let text = snippets("yaml")
+        .into_iter()
+        .find(|text| text.starts_with("clouds:"))
+        .unwrap();
     let values = [credential.id.as_str(), &credential.secret];
-    let text = SECRET.iter().zip(values).fold(text, |text, (shown, value)| text.replace(shown, value));
+    let text = SECRET
+        .iter()
+        .zip(values)
+        .fold(text, |text, (shown, value)| text.replace(shown, value));
     text.replace(KEYSTONE, &stack.keystone_url_in_guest())
 }
 
 /// What a node's credential may do, as NEUTRON.md has it.
 fn documented_rules() -> Value {
     let text = std::fs::read_to_string(repository().join("NEUTRON.md")).unwrap();
-    let rules = text.split("$ cat rules.json\n").nth(1).unwrap().split("\n$").next().unwrap();
+    let rules = text
+        .split("$ cat rules.json\n")
+        .nth(1)
+        .unwrap()
+        .split("\n$")
+        .next()
+        .unwrap();
     serde_json::from_str(rules).unwrap()
 }
 
@@ -153,27 +237,49 @@ struct Node {
 
 impl Node {
     fn new(stack: &OpenStack, networks: &[String; 2]) -> testbed::Result<Node> {
-        let credential = stack.create_application_credential("node", Some(&documented_rules())).unwrap();
+        let credential = stack
+            .create_application_credential("node", Some(&documented_rules()))
+            .unwrap();
         let main = documented("main", "ipvlan", networks);
-        let l3 =
-            main.replace(r#""mode": "l2""#, r#""mode": "l3""#).replace(r#""name": "main""#, r#""name": "main-l3""#);
+        let l3 = main
+            .replace(r#""mode": "l2""#, r#""mode": "l3""#)
+            .replace(r#""name": "main""#, r#""name": "main-l3""#);
         assert!(l3.contains("l3") && l3.contains("main-l3"), "{l3}");
         let mut files = Initramfs::default()
             .file("/etc/cni/net.d/10-main.conflist", 0o600, main)
-            .file("/etc/cni/net.d/20-leg.conflist", 0o600, documented("leg", "ptp", networks))
+            .file(
+                "/etc/cni/net.d/20-leg.conflist",
+                0o600,
+                documented("leg", "ptp", networks),
+            )
             .file("/etc/cni/net.d/30-l3.conflist", 0o600, l3)
-            .file("/etc/openstack/clouds.yaml", 0o600, documented_cloud(stack, &credential));
+            .file(
+                "/etc/openstack/clouds.yaml",
+                0o600,
+                documented_cloud(stack, &credential),
+            );
         let own = Path::new(env!("CARGO_BIN_EXE_cni-ipam-neutron"));
         files = files.program("/opt/cni/bin/cni-ipam-neutron", own).unwrap();
-        let wanted = [Program::Cnitool, Program::CniPlugin(CniPlugin::Ipvlan), Program::CniPlugin(CniPlugin::Ptp)];
+        let wanted = [
+            Program::Cnitool,
+            Program::CniPlugin(CniPlugin::Ipvlan),
+            Program::CniPlugin(CniPlugin::Ptp),
+        ];
         let programs = build(&wanted).unwrap();
         for program in wanted {
             let path = programs.path(program).unwrap();
             let name = path.file_name().unwrap().to_str().unwrap();
-            files = files.program(&format!("/opt/cni/bin/{name}"), path).unwrap();
+            files = files
+                .program(&format!("/opt/cni/bin/{name}"), path)
+                .unwrap();
         }
         let modules = vec!["dummy", "ipvlan", "veth"];
-        let guest = Guest::start(&Setup { files, modules, uuid: MACHINE.to_owned(), nics: Vec::new() })?;
+        let guest = Guest::start(&Setup {
+            files,
+            modules,
+            uuid: MACHINE.to_owned(),
+            nics: Vec::new(),
+        })?;
         let node = Node { guest };
         for command in [
             "ip link add eth0 type dummy".to_owned(),
@@ -193,13 +299,22 @@ impl Node {
             None => command.to_owned(),
         };
         let answer = self.guest.run(&command).unwrap();
-        Ran { code: answer.code, stdout: answer.stdout, stderr: answer.stderr }
+        Ran {
+            code: answer.code,
+            stdout: answer.stdout,
+            stderr: answer.stderr,
+        }
     }
 
     /// A Pod without any link but `lo`.
     fn add_pod(&self, pod: &str) {
-        self.inside(None, &format!("touch /run/netns/{pod}")).expect(0);
-        self.inside(None, &format!("unshare --net=/run/netns/{pod} ip link set lo up")).expect(0);
+        self.inside(None, &format!("touch /run/netns/{pod}"))
+            .expect(0);
+        self.inside(
+            None,
+            &format!("unshare --net=/run/netns/{pod} ip link set lo up"),
+        )
+        .expect(0);
     }
 
     /// The names of the links of the node, or of a Pod.
@@ -234,7 +349,10 @@ impl Node {
     #[track_caller]
     fn attach(&self, list: &str, pod: &str, interface: &str) -> String {
         let result = self.cnitool("add", list, pod, interface).expect(0).json();
-        assert!(self.links(Some(pod)).contains(&interface.to_owned()), "{result}");
+        assert!(
+            self.links(Some(pod)).contains(&interface.to_owned()),
+            "{result}"
+        );
         let [address] = addresses(&result).try_into().unwrap();
         address.split('/').next().unwrap().to_owned()
     }

@@ -38,25 +38,51 @@ fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() 
         (&"[".repeat(100_000), 6),
     ] {
         let (answered, message) = refused(input, &add);
-        assert_eq!(answered, code, "{} {message}", &input[..input.len().min(200)]);
+        assert_eq!(
+            answered,
+            code,
+            "{} {message}",
+            &input[..input.len().min(200)]
+        );
         assert!(!message.contains("hunter2"), "{message}");
     }
-    for (index, lacking) in ["CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"].into_iter().enumerate() {
-        let without: Vec<(&str, &str)> = add.iter().copied().filter(|(key, _)| *key != lacking).collect();
+    for (index, lacking) in ["CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"]
+        .into_iter()
+        .enumerate()
+    {
+        let without: Vec<(&str, &str)> = add
+            .iter()
+            .copied()
+            .filter(|(key, _)| *key != lacking)
+            .collect();
         let (code, message) = refused(&good, &without);
-        assert!(code == 4 && message.contains(lacking), "{index} {code} {message}");
+        assert!(
+            code == 4 && message.contains(lacking),
+            "{index} {code} {message}"
+        );
     }
 }
 
 #[test]
 fn a_person_is_told_what_they_are() {
-    for (name, path) in
-        [("cni-ipam-neutron", env!("CARGO_BIN_EXE_cni-ipam-neutron")), ("cni-vm-nic", env!("CARGO_BIN_EXE_cni-vm-nic"))]
-    {
-        let output = std::process::Command::new(path).arg("--version").env_clear().output().unwrap();
+    for (name, path) in [
+        ("cni-ipam-neutron", env!("CARGO_BIN_EXE_cni-ipam-neutron")),
+        ("cni-vm-nic", env!("CARGO_BIN_EXE_cni-vm-nic")),
+    ] {
+        let output = std::process::Command::new(path)
+            .arg("--version")
+            .env_clear()
+            .output()
+            .unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
-        let expected = format!("{name} {}: a CNI plugin (CNI 0.3.1, 0.4.0, 1.0.0, 1.1.0)", env!("CARGO_PKG_VERSION"));
-        assert!(output.status.success() && told.starts_with(&expected), "{told}");
+        let expected = format!(
+            "{name} {}: a CNI plugin (CNI 0.3.1, 0.4.0, 1.0.0, 1.1.0)",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(
+            output.status.success() && told.starts_with(&expected),
+            "{told}"
+        );
     }
 }
 
@@ -65,24 +91,39 @@ fn hostile_words_of_the_environment_are_refused() {
     let folder = Folder::new(&[]);
     let good = configuration(&folder, "1.1.0");
     for container in ["", "../../etc", "a b", "-rf", "a\nb", &"c".repeat(300)] {
-        assert_eq!(refused(&good, &variables("ADD", container)).0, 4, "{container:?}");
+        assert_eq!(
+            refused(&good, &variables("ADD", container)).0,
+            4,
+            "{container:?}"
+        );
     }
     for interface in ["eth0/..", "..", "0123456789abcdef", "a b"] {
         let mut variables = variables("ADD", "c");
         variables[3].1 = interface;
         assert_eq!(refused(&good, &variables).0, 4, "{interface:?}");
     }
-    for arguments in
-        ["IP", "IP=10.0.0.300", "X=1", "IP=10.0.0.1/24;IP", &format!("X={}", "y".repeat(20_000)), "IP=\u{1b}[2J"]
-    {
+    for arguments in [
+        "IP",
+        "IP=10.0.0.300",
+        "X=1",
+        "IP=10.0.0.1/24;IP",
+        &format!("X={}", "y".repeat(20_000)),
+        "IP=\u{1b}[2J",
+    ] {
         let mut variables = variables("ADD", "c").to_vec();
         variables.push(("CNI_ARGS", arguments));
         let (code, message) = refused(&good, &variables);
         assert_eq!(code, 4, "{arguments:?}");
-        assert!(!message.contains('\u{1b}') && message.len() < 300, "{message}");
+        assert!(
+            !message.contains('\u{1b}') && message.len() < 300,
+            "{message}"
+        );
     }
     let (code, message) = refused(&good, &variables("ADD", "c"));
-    assert_eq!(code, 11, "with nothing hostile it would ask Keystone: {message}");
+    assert_eq!(
+        code, 11,
+        "with nothing hostile it would ask Keystone: {message}"
+    );
 }
 
 /// The blocks of a language in NEUTRON.md.
@@ -90,32 +131,45 @@ pub(super) fn snippets(language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(crate::support::repository().join("NEUTRON.md")).unwrap();
     let fence = format!("```{language}\n");
     let blocks = text.split(fence.as_str()).skip(1);
-    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    blocks
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
 fn is_usable(list: &Value) {
     // As a runtime hands a plugin of a list its part.
     for plugin in list["plugins"].as_array().unwrap() {
         let mut configuration = plugin.clone();
-        ["cniVersion", "name"].into_iter().for_each(|key| configuration[key] = list[key].clone());
+        ["cniVersion", "name"]
+            .into_iter()
+            .for_each(|key| configuration[key] = list[key].clone());
         let input = configuration.to_string();
         if plugin["type"] == "cni-vm-nic" {
             let settings = Settings::read_from(input.as_bytes(), "neutron").unwrap();
             NicSettings::read(settings.written()).unwrap();
         } else {
-            Settings::read(input.as_bytes()).unwrap().wish(&Arguments::default()).unwrap();
+            Settings::read(input.as_bytes())
+                .unwrap()
+                .wish(&Arguments::default())
+                .unwrap();
         }
     }
 }
 
 #[test]
 fn the_documents_snippets_are_valid() {
-    let lists: Vec<Value> = snippets("json").iter().map(|list| serde_json::from_str(list).unwrap()).collect();
+    let lists: Vec<Value> = snippets("json")
+        .iter()
+        .map(|list| serde_json::from_str(list).unwrap())
+        .collect();
     assert!(!lists.is_empty());
     lists.iter().for_each(is_usable);
-    let (clouds, others): (Vec<_>, Vec<_>) = snippets("yaml").into_iter().partition(|text| text.starts_with("clouds:"));
-    let (attachments, documents): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|text| text.contains("kind: NetworkAttachmentDefinition"));
+    let (clouds, others): (Vec<_>, Vec<_>) = snippets("yaml")
+        .into_iter()
+        .partition(|text| text.starts_with("clouds:"));
+    let (attachments, documents): (Vec<_>, Vec<_>) = others
+        .into_iter()
+        .partition(|text| text.contains("kind: NetworkAttachmentDefinition"));
     assert!(!clouds.is_empty() && !attachments.is_empty() && !documents.is_empty());
     for text in clouds {
         Cloud::read(&text, Some("kubernetes")).unwrap();
@@ -123,9 +177,14 @@ fn the_documents_snippets_are_valid() {
     for text in attachments {
         let object: Value = serde_yaml::from_str(&text).unwrap();
         let list: Value = serde_json::from_str(object["spec"]["config"].as_str().unwrap()).unwrap();
-        assert!(lists.contains(&list), "a list that is in the document, and so is tried elsewhere: {list}");
+        assert!(
+            lists.contains(&list),
+            "a list that is in the document, and so is tried elsewhere: {list}"
+        );
     }
     for text in documents {
-        Folder::new(&[("pools/a.yaml", &text)]).run(&["validate"]).expect(0);
+        Folder::new(&[("pools/a.yaml", &text)])
+            .run(&["validate"])
+            .expect(0);
     }
 }

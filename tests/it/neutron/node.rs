@@ -1,5 +1,6 @@
-//! A node that is a network namespace, with Pods that are others, and CNI's own command line on it. All of it goes with the process that
-//! holds it, whatever becomes of the test: the machine sees neither its links nor its mounts.
+//! A node that is a network namespace, with Pods that are others, and CNI's own command line on it.
+//! All of it goes with the process that holds it, whatever becomes of the test: the machine sees
+//! neither its links nor its mounts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,10 +16,17 @@ use super::support::Plugin;
 use crate::support::Ran;
 
 /// What the configurations of the tests name.
-const PLUGINS: [CniPlugin; 4] = [CniPlugin::Ptp, CniPlugin::Macvlan, CniPlugin::Bridge, CniPlugin::HostDevice];
+const PLUGINS: [CniPlugin; 4] = [
+    CniPlugin::Ptp,
+    CniPlugin::Macvlan,
+    CniPlugin::Bridge,
+    CniPlugin::HostDevice,
+];
 
-/// Says so when all is there, and waits until nobody holds its standard input any more. `/var/lib` is where `cnitool` keeps what it gave.
-const HOLDER: &str = "ip link set lo up && mount --no-mtab -t tmpfs none /var/lib && echo ready && exec cat";
+/// Says so when all is there, and waits until nobody holds its standard input any more. `/var/lib`
+/// is where `cnitool` keeps what it gave.
+const HOLDER: &str =
+    "ip link set lo up && mount --no-mtab -t tmpfs none /var/lib && echo ready && exec cat";
 
 /// A node. Dropping it takes away all that is on it.
 pub struct Node {
@@ -37,17 +45,34 @@ impl Node {
         wanted.extend(PLUGINS.map(Program::CniPlugin));
         let programs = build(&wanted)?;
         let mut holder = Command::new("unshare");
-        holder.args(["--net", "--mount", "--propagation", "private", "sh", "-c", HOLDER]);
+        holder.args([
+            "--net",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            HOLDER,
+        ]);
         holder.stdin(Stdio::piped()).stdout(Stdio::piped());
         let missing = |why: &str| {
-            let needs = "it needs root, and `unshare`, `nsenter` and `ip` of util-linux and iproute2";
+            let needs =
+                "it needs root, and `unshare`, `nsenter` and `ip` of util-linux and iproute2";
             testbed::Error::missing("namespaces", format!("{needs}: {why}"))
         };
         let mut holder = holder.spawn().map_err(|why| missing(&why.to_string()))?;
         let mut line = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(holder.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let lifeline = holder.stdin.take();
-        let node = Node { holder, lifeline, folder: TempDir::new().unwrap(), ping, programs };
+        let node = Node {
+            holder,
+            lifeline,
+            folder: TempDir::new().unwrap(),
+            ping,
+            programs,
+        };
         if line != "ready\n" {
             return Err(missing("`unshare --net --mount` is refused"));
         }
@@ -60,8 +85,8 @@ impl Node {
         Ok(node)
     }
 
-    /// The plugin under the name that configurations give it. It is run in the machine's network, where Neutron is: it asks for addresses
-    /// and touches no links.
+    /// The plugin under the name that configurations give it. It is run in the machine's network,
+    /// where Neutron is: it asks for addresses and touches no links.
     fn relay(&self) {
         let script = format!(
             "#!/bin/sh\nexec nsenter --net=/proc/{}/ns/net {}\n",
@@ -76,24 +101,38 @@ impl Node {
     /// A program on the node, or in the network of a Pod.
     fn command(&self, pod: Option<&str>, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--target={}", self.holder.id())).args(["--net", "--mount", "--"]);
+        command
+            .arg(format!("--target={}", self.holder.id()))
+            .args(["--net", "--mount", "--"]);
         if let Some(pod) = pod {
-            command.arg("nsenter").arg(format!("--net={}", self.netns(pod).display())).arg("--");
+            command
+                .arg("nsenter")
+                .arg(format!("--net={}", self.netns(pod).display()))
+                .arg("--");
         }
-        command.arg(program).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null());
+        command
+            .arg(program)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null());
         command
     }
 
     /// `ip` on the node, or in the network of a Pod, with words between spaces; what it prints.
     #[track_caller]
     pub fn ip(&self, pod: Option<&str>, words: &str) -> String {
-        ran(self.command(pod, Path::new("ip")).args(words.split(' '))).expect(0).stdout
+        ran(self.command(pod, Path::new("ip")).args(words.split(' ')))
+            .expect(0)
+            .stdout
     }
 
     /// What is written about a link of the node.
     #[track_caller]
     pub fn set_alias(&self, link: &str, alias: &str) {
-        ran(self.command(None, Path::new("ip")).args(["link", "set", link, "alias", alias])).expect(0);
+        ran(self
+            .command(None, Path::new("ip"))
+            .args(["link", "set", link, "alias", alias]))
+        .expect(0);
     }
 
     /// The names of the links of the node, or of a Pod.
@@ -106,14 +145,19 @@ impl Node {
         names
     }
 
-    /// Whether an address answers the node, or a Pod. New IPv6 addresses are silent for a second or two.
+    /// Whether an address answers the node, or a Pod. New IPv6 addresses are silent for a second or
+    /// two.
     pub fn reaches(&self, pod: Option<&str>, address: &str) -> bool {
         (0..5).any(|_| self.pings(pod, address))
     }
 
     /// Whether it answers at once.
     pub fn pings(&self, pod: Option<&str>, address: &str) -> bool {
-        ran(self.command(pod, &self.ping).args(["ping", "-c", "1", "-W", "1", address])).code == 0
+        ran(self
+            .command(pod, &self.ping)
+            .args(["ping", "-c", "1", "-W", "1", address]))
+        .code
+            == 0
     }
 
     /// The path of a Pod's network.
@@ -127,7 +171,10 @@ impl Node {
         let netns = self.netns(pod);
         fs::write(&netns, "").unwrap();
         let mut unshare = self.command(None, Path::new("unshare"));
-        ran(unshare.arg(format!("--net={}", netns.display())).args(["ip", "link", "set", "lo", "up"])).expect(0);
+        ran(unshare
+            .arg(format!("--net={}", netns.display()))
+            .args(["ip", "link", "set", "lo", "up"]))
+        .expect(0);
     }
 
     /// The Pod's network goes, as at a reboot, and nobody is asked.
@@ -148,20 +195,33 @@ impl Node {
         let mut plugin = main.clone();
         plugin["ipam"] = addresses.configuration["ipam"].clone();
         let list = json!({"cniVersion": version, "name": name, "plugins": [plugin]});
-        fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
+        fs::write(
+            self.folder.path().join(format!("net.d/{name}.conflist")),
+            list.to_string(),
+        )
+        .unwrap();
     }
 
     /// A network whose plugin is this one, with its whole configuration.
     pub fn network_with(&self, name: &str, plugin: &Value) {
         let list = json!({"cniVersion": plugin["cniVersion"], "name": name, "plugins": [plugin]});
-        fs::write(self.folder.path().join(format!("net.d/{name}.conflist")), list.to_string()).unwrap();
+        fs::write(
+            self.folder.path().join(format!("net.d/{name}.conflist")),
+            list.to_string(),
+        )
+        .unwrap();
     }
 
     /// A plugin that was started on the node, with this on standard input and these variables.
     pub fn start(&self, name: &str, input: &str, variables: &[(&str, &str)]) -> Child {
         let mut command = self.command(None, &self.folder.path().join("bin").join(name));
-        command.envs(variables.iter().copied()).env("CNI_PATH", self.cni_path());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .envs(variables.iter().copied())
+            .env("CNI_PATH", self.cni_path());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child
@@ -176,7 +236,9 @@ impl Node {
     pub fn cnitool(&self, verb: &str, network: &str, pod: &str, interface: &str) -> Ran {
         let mut command = self.command(None, self.programs.path(Program::Cnitool).unwrap());
         command.args([verb, network]).arg(self.netns(pod));
-        command.env("NETCONFPATH", self.folder.path().join("net.d")).env("CNI_IFNAME", interface);
+        command
+            .env("NETCONFPATH", self.folder.path().join("net.d"))
+            .env("CNI_IFNAME", interface);
         ran(command.env("CNI_PATH", self.cni_path()))
     }
 
@@ -185,17 +247,29 @@ impl Node {
         let input = self.folder.path().join("input.json");
         fs::write(&input, configuration.to_string()).unwrap();
         let cni_path = self.cni_path();
-        let program = cni_path.split(':').map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
+        let program = cni_path
+            .split(':')
+            .map(|folder| Path::new(folder).join(name))
+            .find(|path| path.exists());
         let mut plugin = self.command(None, &program.unwrap());
         plugin.env("CNI_COMMAND", command).env("CNI_PATH", cni_path);
         ran(plugin.stdin(fs::File::open(input).unwrap()))
     }
 
     fn cni_path(&self) -> String {
-        let plugins = PLUGINS.map(|plugin| self.programs.path(Program::CniPlugin(plugin)).unwrap().parent().unwrap());
+        let plugins = PLUGINS.map(|plugin| {
+            self.programs
+                .path(Program::CniPlugin(plugin))
+                .unwrap()
+                .parent()
+                .unwrap()
+        });
         let own = self.folder.path().join("bin");
         let folders = std::iter::once(own.as_path()).chain(plugins);
-        folders.map(|folder| folder.to_str().unwrap()).collect::<Vec<_>>().join(":")
+        folders
+            .map(|folder| folder.to_str().unwrap())
+            .collect::<Vec<_>>()
+            .join(":")
     }
 }
 
@@ -209,5 +283,9 @@ impl Drop for Node {
 fn ran(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ran { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    }
 }

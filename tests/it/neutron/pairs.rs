@@ -17,14 +17,20 @@ use crate::server::{kubernetes, node};
 /// Daemons that write, and addresses that each lets out.
 const WRITERS: usize = 6;
 const ADDRESSES: usize = 4;
-/// How often all that they wrote is replaced. On a busy machine, without an end nobody would ever be done.
+/// How often all that they wrote is replaced. On a busy machine, without an end nobody would ever
+/// be done.
 const OVERWRITES: usize = 10;
 
 #[test]
 fn nobody_loses_a_pair() {
-    let stack = or_skip!(stack(&Options { max_allowed_address_pair: 40, ..Options::default() }));
+    let stack = or_skip!(stack(&Options {
+        max_allowed_address_pair: 40,
+        ..Options::default()
+    }));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     six_writers_and_one_who_overwrites(&stack, &network);
     a_pool_without_room(&stack, &network);
     a_no_of_another_kind(&stack, &network);
@@ -34,7 +40,12 @@ fn nobody_loses_a_pair() {
 
 /// As Nova makes it.
 fn port_of_vm(stack: &OpenStack, network: &str) -> String {
-    stack.create_port(network, &json!({"device_id": "vm-1", "device_owner": "compute:nova", "name": "vm"})).unwrap()
+    stack
+        .create_port(
+            network,
+            &json!({"device_id": "vm-1", "device_owner": "compute:nova", "name": "vm"}),
+        )
+        .unwrap()
 }
 
 /// Lets out what its ports have, on this port.
@@ -43,24 +54,47 @@ fn plugin(stack: &OpenStack, network: &str, node: &str, port: &str) -> Plugin {
 }
 
 fn pairs(stack: &OpenStack, port: &str) -> BTreeSet<String> {
-    let read = stack.as_member().get(&format!("/v2.0/ports/{port}")).unwrap();
-    let pairs = read["port"]["allowed_address_pairs"].as_array().unwrap().clone();
-    pairs.iter().map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect()
+    let read = stack
+        .as_member()
+        .get(&format!("/v2.0/ports/{port}"))
+        .unwrap();
+    let pairs = read["port"]["allowed_address_pairs"]
+        .as_array()
+        .unwrap()
+        .clone();
+    pairs
+        .iter()
+        .map(|pair| pair["ip_address"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// As whoever does not say which revision was read.
 fn overwrite(stack: &OpenStack, port: &str, addresses: &[&str]) {
-    let pairs: Vec<Value> = addresses.iter().map(|address| json!({"ip_address": address})).collect();
-    stack.as_member().put(&format!("/v2.0/ports/{port}"), &json!({"port": {"allowed_address_pairs": pairs}})).unwrap();
+    let pairs: Vec<Value> = addresses
+        .iter()
+        .map(|address| json!({"ip_address": address}))
+        .collect();
+    stack
+        .as_member()
+        .put(
+            &format!("/v2.0/ports/{port}"),
+            &json!({"port": {"allowed_address_pairs": pairs}}),
+        )
+        .unwrap();
 }
 
-/// Six daemons, each with addresses of its own, and another client that replaces the list each time something is in it.
+/// Six daemons, each with addresses of its own, and another client that replaces the list each time
+/// something is in it.
 fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let plugin = |number| plugin(stack, network, &format!("n{number}"), &vm);
-    let plugins: Vec<Plugin> =
-        (0..WRITERS).map(|number| plugin(number).with("warmPool", json!({"free": ADDRESSES}))).collect();
-    let sets: Vec<DaemonSet> = plugins.iter().map(|plugin| DaemonSet::new(&[plugin])).collect();
+    let plugins: Vec<Plugin> = (0..WRITERS)
+        .map(|number| plugin(number).with("warmPool", json!({"free": ADDRESSES})))
+        .collect();
+    let sets: Vec<DaemonSet> = plugins
+        .iter()
+        .map(|plugin| DaemonSet::new(&[plugin]))
+        .collect();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let overwriting = scope.spawn(|| {
@@ -76,23 +110,47 @@ fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
         });
         let daemons: Vec<Daemon<'_>> = sets.iter().map(DaemonSet::start).collect();
         for (daemon, plugin) in daemons.iter().zip(&plugins) {
-            daemon.wait_until("its pool to be full", || in_pool(plugin, "free") == ADDRESSES);
+            daemon.wait_until("its pool to be full", || {
+                in_pool(plugin, "free") == ADDRESSES
+            });
         }
         is_over.store(true, Ordering::Relaxed);
-        assert!(overwriting.join().unwrap() > 0, "nothing was ever in the way");
-        daemons[0].wait_until("all pairs to be there", || pairs(stack, &vm).len() == WRITERS * ADDRESSES + 1);
+        assert!(
+            overwriting.join().unwrap() > 0,
+            "nothing was ever in the way"
+        );
+        daemons[0].wait_until("all pairs to be there", || {
+            pairs(stack, &vm).len() == WRITERS * ADDRESSES + 1
+        });
         drop(daemons);
     });
-    let listed = stack.ports(&format!("network_id={network}&device_owner=cilium-ipam:pool")).unwrap();
-    let mut wanted: BTreeSet<String> =
-        listed.iter().map(|port| port["fixed_ips"][0]["ip_address"].as_str().unwrap().to_owned()).collect();
+    let listed = stack
+        .ports(&format!(
+            "network_id={network}&device_owner=cilium-ipam:pool"
+        ))
+        .unwrap();
+    let mut wanted: BTreeSet<String> = listed
+        .iter()
+        .map(|port| {
+            port["fixed_ips"][0]["ip_address"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
     assert_eq!(wanted.len(), WRITERS * ADDRESSES);
     wanted.insert("192.0.2.1".to_owned());
     assert_eq!(pairs(stack, &vm), wanted);
     for port in listed {
-        stack.as_member().delete(&format!("/v2.0/ports/{}", port["id"].as_str().unwrap())).unwrap();
+        stack
+            .as_member()
+            .delete(&format!("/v2.0/ports/{}", port["id"].as_str().unwrap()))
+            .unwrap();
     }
-    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+    stack
+        .as_admin()
+        .delete(&format!("/v2.0/ports/{vm}"))
+        .unwrap();
 }
 
 /// Pods with ports of their own, those of others, and more than Neutron allows.
@@ -105,10 +163,16 @@ fn what_comes_and_goes(stack: &OpenStack, network: &str) {
     let bare = |address: &str| address.split('/').next().unwrap().to_owned();
     let [a, b] = ["a", "b"].map(|pod| bare(&plugin.add(pod)[0]));
     let theirs = ["10.1.0.200", "192.0.2.0/24"].map(str::to_owned);
-    let with = |ours: &[&String]| -> BTreeSet<String> { theirs.iter().chain(ours.iter().copied()).cloned().collect() };
-    daemon.wait_until("both to be let out", || pairs(stack, &vm) == with(&[&a, &b]));
+    let with = |ours: &[&String]| -> BTreeSet<String> {
+        theirs.iter().chain(ours.iter().copied()).cloned().collect()
+    };
+    daemon.wait_until("both to be let out", || {
+        pairs(stack, &vm) == with(&[&a, &b])
+    });
     plugin.del("a");
-    daemon.wait_until("only one to be let out", || pairs(stack, &vm) == with(&[&b]));
+    daemon.wait_until("only one to be let out", || {
+        pairs(stack, &vm) == with(&[&b])
+    });
     let many: Vec<String> = (1..=38).map(|last| format!("198.51.100.{last}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     overwrite(stack, &vm, &many);
@@ -117,65 +181,122 @@ fn what_comes_and_goes(stack: &OpenStack, network: &str) {
         pairs(stack, &vm).len() == 40 && set.log().contains("max_allowed_address_pair")
     });
     overwrite(stack, &vm, &[]);
-    daemon.wait_until("all to be let out", || pairs(stack, &vm) == [&b, &c, &d].map(String::clone).into());
+    daemon.wait_until("all to be let out", || {
+        pairs(stack, &vm) == [&b, &c, &d].map(String::clone).into()
+    });
     ["b", "c", "d"].into_iter().for_each(|pod| plugin.del(pod));
     daemon.wait_until("none to be let out", || pairs(stack, &vm).is_empty());
     let off = json!({"port": {"port_security_enabled": false, "security_groups": []}});
-    stack.as_member().put(&format!("/v2.0/ports/{vm}"), &off).unwrap();
+    stack
+        .as_member()
+        .put(&format!("/v2.0/ports/{vm}"), &off)
+        .unwrap();
     plugin.add("e");
     drop(daemon);
-    assert_eq!(set.once(), 0, "nothing keeps packets from leaving: {}", set.log());
+    assert_eq!(
+        set.once(),
+        0,
+        "nothing keeps packets from leaving: {}",
+        set.log()
+    );
     plugin.del("e");
-    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+    stack
+        .as_admin()
+        .delete(&format!("/v2.0/ports/{vm}"))
+        .unwrap();
 }
 
-/// A pool for which there is no room makes no ports in vain, and what is wrong is wrong until it is looked at again.
+/// A pool for which there is no room makes no ports in vain, and what is wrong is wrong until it is
+/// looked at again.
 fn a_pool_without_room(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let many: Vec<String> = (1..=40).map(|last| format!("198.51.100.{last}")).collect();
-    overwrite(stack, &vm, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    overwrite(
+        stack,
+        &vm,
+        &many.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     let plugin = plugin(stack, network, "n1", &vm).with("warmPool", json!({"free": 2}));
     let set = DaemonSet::new(&[&plugin]);
     let daemon = set.start();
-    daemon.wait_until("it to be told", || set.log().contains("the warm pool gets no further ports"));
+    daemon.wait_until("it to be told", || {
+        set.log().contains("the warm pool gets no further ports")
+    });
     stack.neutron().faults().clear();
-    let looks = || stack.neutron().faults().count("GET", &format!("/v2.0/ports/{vm}"));
+    let looks = || {
+        stack
+            .neutron()
+            .faults()
+            .count("GET", &format!("/v2.0/ports/{vm}"))
+    };
     daemon.wait_until("further looks", || looks() >= 4);
-    assert_eq!(stack.neutron().faults().count("POST", "/v2.0/ports"), 0, "{}", set.log());
+    assert_eq!(
+        stack.neutron().faults().count("POST", "/v2.0/ports"),
+        0,
+        "{}",
+        set.log()
+    );
     drop(daemon);
     let making = plugin.state().join("pool/examplenet/making");
-    assert_eq!(std::fs::read_dir(making).unwrap().count(), 0, "nothing is left of what was tried");
+    assert_eq!(
+        std::fs::read_dir(making).unwrap().count(),
+        0,
+        "nothing is left of what was tried"
+    );
     let slow = set.start_with(&["--look", "3600"]);
-    slow.wait_until("it to be told again", || set.log().matches("max_allowed_address_pair").count() >= 3);
+    slow.wait_until("it to be told again", || {
+        set.log().matches("max_allowed_address_pair").count() >= 3
+    });
     let marker = set.log().len();
     // It goes round each second; the other network is read anew each time.
     set.add_network("broken.conf", "{");
-    slow.wait_until("a further round", || set.log()[marker..].contains("it is no JSON"));
-    assert!(!set.log()[marker..].contains("well again"), "{}", &set.log()[marker..]);
+    slow.wait_until("a further round", || {
+        set.log()[marker..].contains("it is no JSON")
+    });
+    assert!(
+        !set.log()[marker..].contains("well again"),
+        "{}",
+        &set.log()[marker..]
+    );
     drop(slow);
     overwrite(stack, &vm, &[]);
-    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+    stack
+        .as_admin()
+        .delete(&format!("/v2.0/ports/{vm}"))
+        .unwrap();
 }
 
 /// That Neutron says no once is not taken for a port that is full.
 fn a_no_of_another_kind(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let plugin = plugin(stack, network, "of-no", &vm).with("warmPool", json!({"free": 1}));
-    let forbidden = Fault::Answer { status: 403, body: String::new() };
+    let forbidden = Fault::Answer {
+        status: 403,
+        body: String::new(),
+    };
     stack.neutron().faults().clear();
-    stack.neutron().faults().next(1, "PUT", &format!("/v2.0/ports/{vm}"), forbidden);
+    stack
+        .neutron()
+        .faults()
+        .next(1, "PUT", &format!("/v2.0/ports/{vm}"), forbidden);
     let set = DaemonSet::new(&[&plugin]);
     let daemon = set.start();
     daemon.wait_until("a port in the pool", || in_pool(&plugin, "free") == 1);
     assert!(!set.log().contains("no further ports"), "{}", set.log());
     assert_eq!(
-        (stack.neutron().faults().count("PUT", "/v2.0/ports"), pairs(stack, &vm).len()),
+        (
+            stack.neutron().faults().count("PUT", "/v2.0/ports"),
+            pairs(stack, &vm).len()
+        ),
         (2, 1),
         "{}",
         set.log()
     );
     drop(daemon);
-    stack.as_admin().delete(&format!("/v2.0/ports/{vm}")).unwrap();
+    stack
+        .as_admin()
+        .delete(&format!("/v2.0/ports/{vm}"))
+        .unwrap();
 }
 
 fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
@@ -183,8 +304,14 @@ fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
     let ranges = json!({"port": vm, "ranges": ["10.1.0.0/25", "fd00::/64"]});
     let plugin = Plugin::new(stack, network, "n1").with("allowedAddressPairs", ranges);
     assert_eq!(DaemonSet::new(&[&plugin]).once(), 0);
-    assert_eq!(pairs(stack, &vm), ["10.1.0.0/25", "fd00::/64"].map(str::to_owned).into());
-    let plugin = plugin.with("allowedAddressPairs", json!({"port": vm, "ranges": ["10.1.0.0/25"]}));
+    assert_eq!(
+        pairs(stack, &vm),
+        ["10.1.0.0/25", "fd00::/64"].map(str::to_owned).into()
+    );
+    let plugin = plugin.with(
+        "allowedAddressPairs",
+        json!({"port": vm, "ranges": ["10.1.0.0/25"]}),
+    );
     assert_eq!(DaemonSet::new(&[&plugin]).once(), 0);
     assert_eq!(pairs(stack, &vm), ["10.1.0.0/25".to_owned()].into());
 }
@@ -194,22 +321,34 @@ fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
 fn the_pod_cidrs_of_its_node_are_let_out() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     let vm = port_of_vm(&stack, &network);
-    let installed =
-        Installed::new(&kubernetes("1.19.3", None), "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0");
+    let installed = Installed::new(
+        &kubernetes("1.19.3", None),
+        "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0",
+    );
     let plane = &installed.server.plane;
-    let daemon_set = plane.get("/apis/apps/v1/namespaces/kube-system/daemonsets/cilium-ipam-neutron-node").unwrap();
+    let daemon_set = plane
+        .get("/apis/apps/v1/namespaces/kube-system/daemonsets/cilium-ipam-neutron-node")
+        .unwrap();
     let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["/neutron-node"]));
     assert_eq!(container["args"], json!(["--pod-cidrs-on=eth0"]));
     installed.server.nodes([node("n1", json!({}))]);
     let folder = tempfile::tempdir().unwrap();
     let account = folder.path().join("account");
-    plane.write_service_account("kube-system", "cilium-ipam-neutron-node", &account).unwrap();
+    plane
+        .write_service_account("kube-system", "cilium-ipam-neutron-node", &account)
+        .unwrap();
     let clouds = clouds_file(&stack, folder.path());
     std::fs::create_dir(folder.path().join("net.d")).unwrap();
-    let (host, port) = plane.server_url().trim_start_matches("https://").rsplit_once(':').unwrap();
+    let (host, port) = plane
+        .server_url()
+        .trim_start_matches("https://")
+        .rsplit_once(':')
+        .unwrap();
     let run = || {
         let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_neutron-node"));
         daemon
@@ -217,30 +356,72 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
             .env("NODE_NAME", "n1")
             .env("KUBERNETES_SERVICE_HOST", host)
             .env("KUBERNETES_SERVICE_PORT", port);
-        daemon.args(["--once", "--pod-cidrs-on", &vm, "--networks"]).arg(folder.path().join("net.d"));
-        daemon.arg("--service-account").arg(&account).arg("--clouds-file").arg(&clouds);
+        daemon
+            .args(["--once", "--pod-cidrs-on", &vm, "--networks"])
+            .arg(folder.path().join("net.d"));
+        daemon
+            .arg("--service-account")
+            .arg(&account)
+            .arg("--clouds-file")
+            .arg(&clouds);
         daemon.arg("--results").arg(folder.path().join("results"));
-        daemon.arg("--state-directory").arg(folder.path().join("state"));
+        daemon
+            .arg("--state-directory")
+            .arg(folder.path().join("state"));
         let output = daemon.output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+        (
+            output.status.code().unwrap(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let (code, said) = run();
     assert!(code == 1 && said.contains("has no pod CIDRs yet"), "{said}");
-    let change = json!({"spec": {"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24", "fd00:20::/64"]}});
+    let change =
+        json!({"spec": {"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24", "fd00:20::/64"]}});
     plane.patch("/api/v1/nodes/n1", &change).unwrap();
     let (code, said) = run();
-    assert_eq!((code, pairs(&stack, &vm)), (0, ["10.20.0.0/24", "fd00:20::/64"].map(str::to_owned).into()), "{said}");
+    assert_eq!(
+        (code, pairs(&stack, &vm)),
+        (
+            0,
+            ["10.20.0.0/24", "fd00:20::/64"].map(str::to_owned).into()
+        ),
+        "{said}"
+    );
     std::fs::write(account.join("token"), "of somebody else").unwrap();
     let (code, said) = run();
-    assert!(code == 1 && said.contains("Kubernetes answers 401") && !said.contains("somebody"), "{said}");
+    assert!(
+        code == 1 && said.contains("Kubernetes answers 401") && !said.contains("somebody"),
+        "{said}"
+    );
     assert_eq!(pairs(&stack, &vm).len(), 2);
-    installed.make("cilium-ipam-upgrade", "--set neutronNode.enabled=true --set operator.enabled=false");
-    let left =
-        |path: &str| plane.list(&format!("{path}?labelSelector=app.kubernetes.io/instance=cilium-ipam")).unwrap();
+    installed.make(
+        "cilium-ipam-upgrade",
+        "--set neutronNode.enabled=true --set operator.enabled=false",
+    );
+    let left = |path: &str| {
+        plane
+            .list(&format!(
+                "{path}?labelSelector=app.kubernetes.io/instance=cilium-ipam"
+            ))
+            .unwrap()
+    };
     let apps = "/apis/apps/v1/namespaces/kube-system";
-    assert_eq!((left(&format!("{apps}/deployments")).len(), left(&format!("{apps}/daemonsets")).len()), (0, 1));
-    assert_eq!(left("/apis/rbac.authorization.k8s.io/v1/clusterroles"), Vec::<Value>::new());
-    assert_eq!(left("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"), Vec::<Value>::new());
+    assert_eq!(
+        (
+            left(&format!("{apps}/deployments")).len(),
+            left(&format!("{apps}/daemonsets")).len()
+        ),
+        (0, 1)
+    );
+    assert_eq!(
+        left("/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+        Vec::<Value>::new()
+    );
+    assert_eq!(
+        left("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"),
+        Vec::<Value>::new()
+    );
     plane.list(&format!("{GROUP}/ippools")).unwrap();
 }
 
@@ -250,7 +431,11 @@ fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBu
     let auth = json!({"auth_url": stack.keystone_url(), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
         "project_name": MEMBER_PROJECT, "user_domain_id": DOMAIN, "project_domain_id": DOMAIN});
     let path = folder.join("clouds.yaml");
-    std::fs::write(&path, json!({"clouds": {"lab": {"auth": auth}}}).to_string()).unwrap();
+    std::fs::write(
+        &path,
+        json!({"clouds": {"lab": {"auth": auth}}}).to_string(),
+    )
+    .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     path
 }

@@ -22,32 +22,53 @@ fn clouds(stack: &OpenStack, password: &str) -> String {
 }
 
 fn subnet_pool(name: &str, network: &str, subnet: &str) -> String {
-    pool(name, &format!("{{neutron: {{network: {network}, subnet: {subnet}}}}}"))
+    pool(
+        name,
+        &format!("{{neutron: {{network: {network}, subnet: {subnet}}}}}"),
+    )
 }
 
 impl Person {
     fn new(stack: &OpenStack, pools: &[String]) -> Person {
-        let cluster = cluster("1.19.3", KUBERNETES, &[node("n1", "a", ""), node("n2", "a", "")]);
-        let files = [("cluster.json", cluster.as_str()), ("pools/a.yaml", &pools.join("---\n"))];
-        let person = Person { folder: Folder::new(&files) };
-        person.folder.write("clouds.yaml", clouds(stack, MEMBER_PASSWORD));
+        let cluster = cluster(
+            "1.19.3",
+            KUBERNETES,
+            &[node("n1", "a", ""), node("n2", "a", "")],
+        );
+        let files = [
+            ("cluster.json", cluster.as_str()),
+            ("pools/a.yaml", &pools.join("---\n")),
+        ];
+        let person = Person {
+            folder: Folder::new(&files),
+        };
+        person
+            .folder
+            .write("clouds.yaml", clouds(stack, MEMBER_PASSWORD));
         person
     }
 
     fn run(&self, verb: &[&str]) -> Ran {
-        let ran = self.folder.run(&[verb, &["--cluster", "cluster.json"]].concat());
+        let ran = self
+            .folder
+            .run(&[verb, &["--cluster", "cluster.json"]].concat());
         assert!(!ran.all().contains(MEMBER_PASSWORD), "{}", ran.all());
         ran
     }
 
     fn plan(&self) -> Value {
-        self.run(&["plan", "-o", "json", "--fail-on", "never"]).expect(0).json()
+        self.run(&["plan", "-o", "json", "--fail-on", "never"])
+            .expect(0)
+            .json()
     }
 
     fn given(&self) -> Vec<String> {
         let plan = self.plan();
         let changes = plan["changes"].as_array().unwrap();
-        changes.iter().map(|change| change["after"][0].as_str().unwrap().to_owned()).collect()
+        changes
+            .iter()
+            .map(|change| change["after"][0].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// Whether a command leaves the cluster as it is.
@@ -64,7 +85,9 @@ impl Person {
 fn pools_that_are_subnets_of_neutron() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
-    let subnet = stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    let subnet = stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     a_pool_over_the_subnet_is_refused(&stack, &network, &subnet);
     blocks_beside_it_are_given(&stack, &network, &subnet);
     an_ipv6_subnet(&stack);
@@ -79,14 +102,28 @@ fn a_pool_over_the_subnet_is_refused(stack: &OpenStack, network: &str, subnet: &
     let person = Person::new(stack, &[wide, subnet_pool("vm", network, subnet)]);
     person.folder.run(&["validate"]).expect(0);
     let told = person.run(&["plan"]).expect(2).all();
-    assert!(told.contains("pool `rack` overlaps pool `vm`") && told.contains("a.yaml:4"), "{told}");
-    assert_eq!(person.given(), ["10.1.1.0/24", "10.1.2.0/24"], "what is refused avoids it all the same");
+    assert!(
+        told.contains("pool `rack` overlaps pool `vm`") && told.contains("a.yaml:4"),
+        "{told}"
+    );
+    assert_eq!(
+        person.given(),
+        ["10.1.1.0/24", "10.1.2.0/24"],
+        "what is refused avoids it all the same"
+    );
     let refused = person.writes_nothing(&["apply", "--auto-approve"], 5);
-    assert!(refused.stderr.contains("pool `rack` overlaps pool `vm`"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("pool `rack` overlaps pool `vm`"),
+        "{}",
+        refused.stderr
+    );
     person.run(&["plan", "--out", "plan.json"]).expect(2);
     person.writes_nothing(&["apply", "plan.json"], 5);
     let explained = person.run(&["explain", "10.1.0.7"]).expect(0).stdout;
-    assert!(explained.contains("IPPool/vm") && explained.contains("given to ports by Neutron"), "{explained}");
+    assert!(
+        explained.contains("IPPool/vm") && explained.contains("given to ports by Neutron"),
+        "{explained}"
+    );
     let examined = person.run(&["doctor", "pools"]).expect(2).all();
     assert!(examined.contains("neutron-overlap"), "{examined}");
 }
@@ -95,27 +132,48 @@ fn blocks_beside_it_are_given(stack: &OpenStack, network: &str, subnet: &str) {
     let rack = pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}");
     let person = Person::new(stack, &[rack, subnet_pool("vm", network, subnet)]);
     let shown = person.run(&["show", "pools"]).expect(0).stdout;
-    assert!(shown.contains("10.1.0.0/24") && shown.contains(subnet), "{shown}");
+    assert!(
+        shown.contains("10.1.0.0/24") && shown.contains(subnet),
+        "{shown}"
+    );
     let before = stack.keystone().faults().count("POST", "/v3/auth/tokens");
     person.run(&["apply", "--auto-approve"]).expect(0);
-    assert_eq!(stack.keystone().faults().count("POST", "/v3/auth/tokens"), before + 1, "one login for one run");
+    assert_eq!(
+        stack.keystone().faults().count("POST", "/v3/auth/tokens"),
+        before + 1,
+        "one login for one run"
+    );
     let text = person.folder.read("cluster.json");
-    assert!(text.contains("10.20.0.0/24") && text.contains("10.20.1.0/24"), "{text}");
+    assert!(
+        text.contains("10.20.0.0/24") && text.contains("10.20.1.0/24"),
+        "{text}"
+    );
     let mut left: Vec<String> = std::fs::read_dir(person.folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     left.retain(|name| !name.starts_with("undo-"));
     left.sort();
-    assert_eq!(left, ["clouds.yaml", "cluster.json", "pools"], "no token is kept");
+    assert_eq!(
+        left,
+        ["clouds.yaml", "cluster.json", "pools"],
+        "no token is kept"
+    );
 }
 
 fn an_ipv6_subnet(stack: &OpenStack) {
     let network = stack.create_network("six").unwrap();
-    let subnet = stack.create_subnet(&network, "fd00:1::/64", &json!({})).unwrap();
-    let wide = pool("rack", "{cidrs: [10.20.0.0/16, \"fd00:1::/48\"], blockSize: {ipv4: 24, ipv6: 64}}");
+    let subnet = stack
+        .create_subnet(&network, "fd00:1::/64", &json!({}))
+        .unwrap();
+    let wide = pool(
+        "rack",
+        "{cidrs: [10.20.0.0/16, \"fd00:1::/48\"], blockSize: {ipv4: 24, ipv6: 64}}",
+    );
     let person = Person::new(stack, &[wide, subnet_pool("six", &network, &subnet)]);
-    let told = person.writes_nothing(&["apply", "--auto-approve"], 5).stderr;
+    let told = person
+        .writes_nothing(&["apply", "--auto-approve"], 5)
+        .stderr;
     assert!(told.contains("fd00:1::/48 and fd00:1::/64"), "{told}");
 }
 
@@ -125,7 +183,13 @@ fn of_another_network(stack: &OpenStack, subnet: &str) {
     let person = Person::new(stack, &[rack, subnet_pool("vm", &other, subnet)]);
     let plan = person.plan();
     assert_eq!(plan["changes"], json!([]));
-    assert!(plan["blocked"][0]["reason"].as_str().unwrap().contains("is of network"), "{plan}");
+    assert!(
+        plan["blocked"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("is of network"),
+        "{plan}"
+    );
     person.writes_nothing(&["apply", "--auto-approve"], 0);
 }
 
@@ -135,7 +199,11 @@ fn neutron_that_is_gone_meanwhile(stack: &OpenStack, network: &str, subnet: &str
     person.run(&["plan", "--out", "plan.json"]).expect(0);
     stack.neutron().stop();
     let stale = person.writes_nothing(&["apply", "plan.json"], 4);
-    assert!(stale.stderr.contains("now blocked") && stale.stderr.contains("cannot be read"), "{}", stale.stderr);
+    assert!(
+        stale.stderr.contains("now blocked") && stale.stderr.contains("cannot be read"),
+        "{}",
+        stale.stderr
+    );
     let fresh = person.writes_nothing(&["apply", "--auto-approve"], 0).all();
     assert!(fresh.contains("Neutron does not answer"), "{fresh}");
     stack.neutron().start().unwrap();
@@ -146,24 +214,50 @@ fn credentials_that_are_no_good(stack: &OpenStack, network: &str, subnet: &str) 
     let rack = pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}");
     let person = Person::new(stack, &[rack, subnet_pool("vm", network, subnet)]);
     person.folder.write("clouds.yaml", clouds(stack, "hunter2"));
-    for verb in [&["plan"][..], &["apply", "--auto-approve"], &["show", "pools"]] {
+    for verb in [
+        &["plan"][..],
+        &["apply", "--auto-approve"],
+        &["show", "pools"],
+    ] {
         let ran = person.writes_nothing(verb, 8);
-        assert!(ran.stderr.contains("Keystone does not accept the credentials"), "{}", ran.stderr);
+        assert!(
+            ran.stderr
+                .contains("Keystone does not accept the credentials"),
+            "{}",
+            ran.stderr
+        );
         assert!(!ran.all().contains("hunter2"), "{}", ran.all());
     }
-    let unknown = person.run(&["plan", "--os-cloud", "production"]).expect(8).stderr;
+    let unknown = person
+        .run(&["plan", "--os-cloud", "production"])
+        .expect(8)
+        .stderr;
     assert!(unknown.contains("no cloud `production`"), "{unknown}");
-    person.folder.write("secret.yaml", clouds(stack, MEMBER_PASSWORD));
-    person.run(&["plan", "--clouds-file", "secret.yaml", "--os-cloud", "lab"]).expect(0);
+    person
+        .folder
+        .write("secret.yaml", clouds(stack, MEMBER_PASSWORD));
+    person
+        .run(&["plan", "--clouds-file", "secret.yaml", "--os-cloud", "lab"])
+        .expect(0);
 }
 
 fn a_subnet_that_is_deleted_meanwhile(stack: &OpenStack, network: &str, subnet: &str) {
     let rack = pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}");
     let person = Person::new(stack, &[rack, subnet_pool("vm", network, subnet)]);
     person.run(&["plan", "--out", "plan.json"]).expect(0);
-    stack.as_member().delete(&format!("/v2.0/subnets/{subnet}")).unwrap();
+    stack
+        .as_member()
+        .delete(&format!("/v2.0/subnets/{subnet}"))
+        .unwrap();
     let stale = person.writes_nothing(&["apply", "plan.json"], 4);
     assert!(stale.stderr.contains("has no subnet"), "{}", stale.stderr);
     let plan = person.plan();
-    assert_eq!((plan["changes"].clone(), plan["blocked"].as_array().unwrap().len()), (json!([]), 2), "{plan}");
+    assert_eq!(
+        (
+            plan["changes"].clone(),
+            plan["blocked"].as_array().unwrap().len()
+        ),
+        (json!([]), 2),
+        "{plan}"
+    );
 }

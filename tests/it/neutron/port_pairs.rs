@@ -22,22 +22,37 @@ const ADDRESS: &str = "10.9.0.7";
 
 /// A node that is a VM and holds a block.
 fn vm(name: &str, id: &str, block: &str) -> String {
-    let status = format!(r#""status":{{"addresses":[{{"type":"InternalIP","address":"{ADDRESS}"}}]}},"spec""#);
-    let node = node(name, "a", &format!("\"providerID\":\"openstack:///{id}\",{}", holds(block)));
+    let status = format!(
+        r#""status":{{"addresses":[{{"type":"InternalIP","address":"{ADDRESS}"}}]}},"spec""#
+    );
+    let node = node(
+        name,
+        "a",
+        &format!("\"providerID\":\"openstack:///{id}\",{}", holds(block)),
+    );
     node.replacen("\"spec\"", &status, 1)
 }
 
 fn person(stack: &OpenStack, nodes: &[String], policy: &str) -> Folder {
-    let files = [pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}"), policy.to_owned()];
+    let files = [
+        pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        policy.to_owned(),
+    ];
     let folder = Folder::new(&[
-        ("cluster.json", cluster("1.19.3", KUBERNETES, nodes).as_str()),
+        (
+            "cluster.json",
+            cluster("1.19.3", KUBERNETES, nodes).as_str(),
+        ),
         ("pools/a.yaml", &files.join("---\n")),
     ]);
     let auth = json!({
         "auth_url": stack.keystone_url(), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
         "project_name": MEMBER_PROJECT, "user_domain_id": DOMAIN, "project_domain_id": DOMAIN,
     });
-    folder.write("clouds.yaml", json!({"clouds": {"lab": {"auth": auth}}}).to_string());
+    folder.write(
+        "clouds.yaml",
+        json!({"clouds": {"lab": {"auth": auth}}}).to_string(),
+    );
     folder
 }
 
@@ -46,22 +61,39 @@ fn run(folder: &Folder, verb: &[&str]) -> Ran {
 }
 
 fn changes(folder: &Folder) -> Vec<Value> {
-    let plan = run(folder, &["plan", "-o", "json", "--fail-on", "never"]).expect(0).json();
+    let plan = run(folder, &["plan", "-o", "json", "--fail-on", "never"])
+        .expect(0)
+        .json();
     assert_eq!(plan["format_version"], "1.7");
-    plan["changes"].as_array().unwrap().iter().filter(|change| change["kind"] == "Port").cloned().collect()
+    plan["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|change| change["kind"] == "Port")
+        .cloned()
+        .collect()
 }
 
 fn port(stack: &OpenStack, network: &str, owner: &str, vm: &str, more: &Value) -> String {
     let mut port = json!({"device_id": vm, "device_owner": owner});
-    more.as_object().unwrap().iter().for_each(|(key, value)| port[key] = value.clone());
+    more.as_object()
+        .unwrap()
+        .iter()
+        .for_each(|(key, value)| port[key] = value.clone());
     stack.create_port(network, &port).unwrap()
 }
 
 /// The ranges that a port lets out.
 fn pairs(stack: &OpenStack, port: &str) -> Vec<String> {
-    let port = stack.as_member().get(&format!("/v2.0/ports/{port}")).unwrap();
+    let port = stack
+        .as_member()
+        .get(&format!("/v2.0/ports/{port}"))
+        .unwrap();
     let pairs = port["port"]["allowed_address_pairs"].as_array().unwrap();
-    let mut ranges: Vec<String> = pairs.iter().map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect();
+    let mut ranges: Vec<String> = pairs
+        .iter()
+        .map(|pair| pair["ip_address"].as_str().unwrap().to_owned())
+        .collect();
     ranges.sort();
     ranges
 }
@@ -72,14 +104,19 @@ fn let_out(stack: &OpenStack, port: &str, ranges: &[String]) {
     let mut pairs = stack.as_member().get(&path).unwrap()["port"]["allowed_address_pairs"].take();
     let list = pairs.as_array_mut().unwrap();
     list.extend(ranges.iter().map(|range| json!({"ip_address": range})));
-    stack.as_member().put(&path, &json!({"port": {"allowed_address_pairs": pairs}})).unwrap();
+    stack
+        .as_member()
+        .put(&path, &json!({"port": {"allowed_address_pairs": pairs}}))
+        .unwrap();
 }
 
 #[test]
 fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("vms").unwrap();
-    stack.create_subnet(&network, "10.9.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.9.0.0/24", &json!({}))
+        .unwrap();
     let foreign_mac = json!({"ip_address": "10.20.8.0/24", "mac_address": "fa:16:3e:00:00:01"});
     let before = json!({"fixed_ips": [{"ip_address": ADDRESS}], "allowed_address_pairs": [
         {"ip_address": "203.0.113.9"}, {"ip_address": "10.20.9.0/24"}, {"ip_address": "10.21.0.0/16"}, foreign_mac,
@@ -94,7 +131,11 @@ fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
     a_node_that_joins(&stack, &network);
     blocks_and_pairs_are_taken_back_together(&stack, &network);
     a_port_that_is_full(&stack, &network);
-    assert_eq!((pairs(&stack, &others).len(), pairs(&stack, &open).len()), (0, 0), "neither is a VM's guarded port");
+    assert_eq!(
+        (pairs(&stack, &others).len(), pairs(&stack, &open).len()),
+        (0, 0),
+        "neither is a VM's guarded port"
+    );
     a_port_that_goes_meanwhile(&stack, &vms);
 }
 
@@ -109,65 +150,161 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], POLICY);
     let planned = changes(&folder);
     assert_eq!(planned.len(), 1, "{planned:#?}");
-    assert_eq!((planned[0]["name"].as_str().unwrap(), &planned[0]["hazard"]), (port, &json!("disruptive")));
-    assert_eq!((&planned[0]["after"], &planned[0]["before"]), (&json!(["10.20.0.0/24"]), &json!(["10.20.9.0/24"])));
+    assert_eq!(
+        (planned[0]["name"].as_str().unwrap(), &planned[0]["hazard"]),
+        (port, &json!("disruptive"))
+    );
+    assert_eq!(
+        (&planned[0]["after"], &planned[0]["before"]),
+        (&json!(["10.20.0.0/24"]), &json!(["10.20.9.0/24"]))
+    );
     let drift = &run(&folder, &["plan", "-o", "json"]).expect(0).json()["drift"][0];
-    assert_eq!((drift["kind"].as_str(), drift["name"].as_str()), (Some("Port"), Some(port)));
-    assert_eq!((&drift["expected"], &drift["seen"]), (&json!("10.20.0.0/24"), &json!("10.20.9.0/24")));
+    assert_eq!(
+        (drift["kind"].as_str(), drift["name"].as_str()),
+        (Some("Port"), Some(port))
+    );
+    assert_eq!(
+        (&drift["expected"], &drift["seen"]),
+        (&json!("10.20.0.0/24"), &json!("10.20.9.0/24"))
+    );
     let shown = run(&folder, &["plan"]).expect(0).stdout;
-    assert!(shown.contains(&format!("Port/{port}  allowed_address_pairs for node n1 shows 10.20.9.0/24")), "{shown}");
     assert!(
-        shown.contains("missing: 10.20.0.0/24; stale: 10.20.9.0/24") && shown.contains("1 port to change"),
+        shown.contains(&format!(
+            "Port/{port}  allowed_address_pairs for node n1 shows 10.20.9.0/24"
+        )),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("missing: 10.20.0.0/24; stale: 10.20.9.0/24")
+            && shown.contains("1 port to change"),
         "{shown}"
     );
     let was = pairs(stack, port);
-    run(&folder, &["apply", "--auto-approve", "--undo-out", "undo.json", "--limit", "disruptive-count=0"]).expect(5);
+    run(
+        &folder,
+        &[
+            "apply",
+            "--auto-approve",
+            "--undo-out",
+            "undo.json",
+            "--limit",
+            "disruptive-count=0",
+        ],
+    )
+    .expect(5);
     assert_eq!(pairs(stack, port), was, "a limit counts it");
-    run(&folder, &["apply", "--auto-approve", "--undo-out", "undo.json"]).expect(0);
-    assert_eq!(pairs(stack, port), ["10.20.0.0/24", "10.20.8.0/24", "10.21.0.0/16", "203.0.113.9"]);
+    run(
+        &folder,
+        &["apply", "--auto-approve", "--undo-out", "undo.json"],
+    )
+    .expect(0);
+    assert_eq!(
+        pairs(stack, port),
+        [
+            "10.20.0.0/24",
+            "10.20.8.0/24",
+            "10.21.0.0/16",
+            "203.0.113.9"
+        ]
+    );
     assert!(changes(&folder).is_empty(), "nothing is left to do");
     stack.neutron().stop();
-    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(4).stderr;
-    assert!(stale.contains("its state is unknown"), "what is not seen is not gone: {stale}");
+    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"])
+        .expect(4)
+        .stderr;
+    assert!(
+        stale.contains("its state is unknown"),
+        "what is not seen is not gone: {stale}"
+    );
     stack.neutron().start().unwrap();
     // Another node has by now what was let out before.
     let alone = folder.read("cluster.json");
-    let nodes = [vm("n1", VM, "10.20.0.0/24"), node("n2", "a", &holds("10.20.9.0/24"))];
+    let nodes = [
+        vm("n1", VM, "10.20.0.0/24"),
+        node("n2", "a", &holds("10.20.9.0/24")),
+    ];
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &nodes));
-    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(4).stderr;
-    assert!(stale.contains("10.20.9.0/24 cannot be given back"), "{stale}");
+    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"])
+        .expect(4)
+        .stderr;
+    assert!(
+        stale.contains("10.20.9.0/24 cannot be given back"),
+        "{stale}"
+    );
     folder.write("cluster.json", alone);
     run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
-    let kept = ["10.20.0.0/24", "10.20.8.0/24", "10.20.9.0/24", "10.21.0.0/16", "203.0.113.9"];
-    assert_eq!(pairs(stack, port), kept, "what the node holds is let out as before");
+    let kept = [
+        "10.20.0.0/24",
+        "10.20.8.0/24",
+        "10.20.9.0/24",
+        "10.21.0.0/16",
+        "203.0.113.9",
+    ];
+    assert_eq!(
+        pairs(stack, port),
+        kept,
+        "what the node holds is let out as before"
+    );
 }
 
 /// What an apply gave and let out goes together, and stays together where it cannot go.
 fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
     let of_vm = port(stack, network, "compute:nova", MOVED_VM, &json!({}));
     let id = format!("\"providerID\":\"openstack:///{MOVED_VM}\",\"podCIDR\"");
-    let items: Vec<String> = running(&[("n1", "a")]).iter().map(|item| item.replacen("\"podCIDR\"", &id, 1)).collect();
+    let items: Vec<String> = running(&[("n1", "a")])
+        .iter()
+        .map(|item| item.replacen("\"podCIDR\"", &id, 1))
+        .collect();
     let settings = r#""ipam":"kubernetes","enable-ipv6":"true","annotate-k8s-node":"true""#;
     let folder = person(stack, &[], POLICY);
     folder.write("cluster.json", cluster("1.19.3", settings, &items));
     let both = "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
-    folder.write("pools/a.yaml", [pool("rack", both), POLICY.to_owned()].join("---\n"));
-    let undo = ["apply", "--auto-approve", "--waive", "disruptive-percent", "--undo-out", "undo.json"];
+    folder.write(
+        "pools/a.yaml",
+        [pool("rack", both), POLICY.to_owned()].join("---\n"),
+    );
+    let undo = [
+        "apply",
+        "--auto-approve",
+        "--waive",
+        "disruptive-percent",
+        "--undo-out",
+        "undo.json",
+    ];
     run(&folder, &undo).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24", "fd00:20::/64"]);
     let saved: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
-    let kept = saved["blocked"].as_array().unwrap().iter().find(|blocked| blocked["kind"] == "Port").unwrap();
-    assert!(kept["reason"].as_str().unwrap().contains("10.20.0.0/24 out, which its node keeps"), "{kept}");
+    let kept = saved["blocked"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|blocked| blocked["kind"] == "Port")
+        .unwrap();
+    assert!(
+        kept["reason"]
+            .as_str()
+            .unwrap()
+            .contains("10.20.0.0/24 out, which its node keeps"),
+        "{kept}"
+    );
     run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
     forge(&folder, "undo.json", |plan| {
         let of_port = |change: &&Value| change["kind"] == "Port";
-        let change = plan["changes"].as_array().unwrap().iter().find(of_port).unwrap().to_string();
+        let change = plan["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(of_port)
+            .unwrap()
+            .to_string();
         let asks_for_more = change.replace("fd00:20::/64", "10.20.0.0/24");
         assert_ne!(change, asks_for_more);
         plan["changes"] = json!([serde_json::from_str::<Value>(&asks_for_more).unwrap()]);
     });
-    let refused = run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(4).stderr;
+    let refused = run(&folder, &["apply", "undo.json", "--auto-approve"])
+        .expect(4)
+        .stderr;
     assert!(refused.contains("which its node keeps"), "{refused}");
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
 }
@@ -176,19 +313,36 @@ fn somebody_else_writes_meanwhile(stack: &OpenStack, port: &str) {
     let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], POLICY);
     run(&folder, &["plan", "--out", "plan.json"]).expect(0);
     let_out(stack, port, &["198.51.100.7".to_owned()]);
-    let changed = Fault::Answer { status: 412, body: String::new() };
+    let changed = Fault::Answer {
+        status: 412,
+        body: String::new(),
+    };
     stack.neutron().faults().clear();
-    stack.neutron().faults().next(1, "PUT", "/v2.0/ports", changed);
+    stack
+        .neutron()
+        .faults()
+        .next(1, "PUT", "/v2.0/ports", changed);
     run(&folder, &["apply", "plan.json"]).expect(0);
-    assert_eq!(stack.neutron().faults().count("PUT", "/v2.0/ports"), 2, "one that lost a race is planned again");
+    assert_eq!(
+        stack.neutron().faults().count("PUT", "/v2.0/ports"),
+        2,
+        "one that lost a race is planned again"
+    );
     let now = pairs(stack, port);
-    assert!(now.contains(&"198.51.100.7".to_owned()) && now.contains(&"10.20.0.0/24".to_owned()), "{now:?}");
+    assert!(
+        now.contains(&"198.51.100.7".to_owned()) && now.contains(&"10.20.0.0/24".to_owned()),
+        "{now:?}"
+    );
 }
 
 /// Its block and its pair come with one apply.
 fn a_node_that_joins(stack: &OpenStack, network: &str) {
     let of_vm = port(stack, network, "compute:nova", NEW_VM, &json!({}));
-    let joins = node("n9", "a", &format!("\"providerID\":\"openstack:///{NEW_VM}\""));
+    let joins = node(
+        "n9",
+        "a",
+        &format!("\"providerID\":\"openstack:///{NEW_VM}\""),
+    );
     let folder = person(stack, &[joins], POLICY);
     let told = run(&folder, &APPLY).expect(0).all();
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"], "{told}");
@@ -197,7 +351,9 @@ fn a_node_that_joins(stack: &OpenStack, network: &str) {
 }
 
 fn a_port_that_is_full(stack: &OpenStack, network: &str) {
-    let theirs: Vec<String> = (0..10).map(|number| format!("203.0.113.{number}")).collect();
+    let theirs: Vec<String> = (0..10)
+        .map(|number| format!("203.0.113.{number}"))
+        .collect();
     let full = port(stack, network, "compute:nova", FULL_VM, &json!({}));
     let_out(stack, &full, &theirs);
     let folder = person(stack, &[vm("n2", FULL_VM, "10.20.2.0/24")], POLICY);
@@ -210,7 +366,10 @@ fn a_port_that_goes_meanwhile(stack: &OpenStack, port: &str) {
     let folder = person(stack, &[vm("n1", VM, "10.20.3.0/24")], POLICY);
     run(&folder, &["plan", "--out", "plan.json"]).expect(0);
     // Members may not delete a port that a VM seems to have (Neutron 29).
-    stack.as_admin().delete(&format!("/v2.0/ports/{port}")).unwrap();
+    stack
+        .as_admin()
+        .delete(&format!("/v2.0/ports/{port}"))
+        .unwrap();
     let stale = run(&folder, &["apply", "plan.json"]).expect(4).stderr;
     assert!(stale.contains("but it is gone"), "{stale}");
     stack.neutron().stop();

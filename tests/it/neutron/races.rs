@@ -18,24 +18,39 @@ const AT_ONCE: usize = 8;
 
 #[test]
 fn every_container_has_one_port_whoever_is_killed() {
-    let options = Options { database: Database::MariaDb, ..Options::default() };
+    let options = Options {
+        database: Database::MariaDb,
+        ..Options::default()
+    };
     let stack = or_skip!(stack(&options));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     let plugin = Plugin::new(&stack, &network, "n1");
     let seed = fresh_seed();
     let mut random = Random::new(seed);
-    let names: Vec<String> = (0..CONTAINERS).map(|container| format!("c{container:02}")).collect();
+    let names: Vec<String> = (0..CONTAINERS)
+        .map(|container| format!("c{container:02}"))
+        .collect();
     let killed = killed_at_random(&plugin, &names, &mut random);
-    assert!((8..CONTAINERS).contains(&killed), "{killed} of {CONTAINERS} were killed, seed {seed}");
+    assert!(
+        (8..CONTAINERS).contains(&killed),
+        "{killed} of {CONTAINERS} were killed, seed {seed}"
+    );
     // As a runtime does that was killed itself: it asks again.
     let mut given = BTreeMap::new();
     for chunk in names.chunks(AT_ONCE) {
-        let asked: Vec<(&String, Child, Child)> =
-            chunk.iter().map(|name| (name, plugin.start("ADD", name), plugin.start("ADD", name))).collect();
+        let asked: Vec<(&String, Child, Child)> = chunk
+            .iter()
+            .map(|name| (name, plugin.start("ADD", name), plugin.start("ADD", name)))
+            .collect();
         for (name, one, other) in asked {
             let answers = [one, other].map(|child| finish(child).expect(0).stdout);
-            assert_eq!(answers[0], answers[1], "twice at once is the same, seed {seed}");
+            assert_eq!(
+                answers[0], answers[1],
+                "twice at once is the same, seed {seed}"
+            );
             given.insert(name.clone(), answers);
         }
     }
@@ -65,9 +80,13 @@ fn all_go(stack: &OpenStack, network: &str, plugin: &Plugin, names: &[String]) {
     let (deleted, forgotten) = names.split_at(names.len() / 2);
     for chunk in deleted.chunks(AT_ONCE) {
         let children: Vec<Child> = chunk.iter().map(|name| plugin.start("DEL", name)).collect();
-        children.into_iter().for_each(|child| drop(finish(child).expect(0)));
+        children
+            .into_iter()
+            .for_each(|child| drop(finish(child).expect(0)));
     }
     assert_eq!(ports(stack, network).len(), forgotten.len());
-    plugin.run_with("GC", "", &json!({"cni.dev/valid-attachments": []})).expect(0);
+    plugin
+        .run_with("GC", "", &json!({"cni.dev/valid-attachments": []}))
+        .expect(0);
     assert_eq!(ports(stack, network), [""; 0]);
 }

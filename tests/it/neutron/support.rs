@@ -35,13 +35,21 @@ impl Plugin {
             "name": "myipam", "type": "ipam-neutron", "openstackConf": openstack, "neutronConf": {"networks": [network]},
             "node": node, "stateDirectory": state.path().join("state"),
         });
-        Plugin { configuration: json!({"cniVersion": "1.1.0", "name": "examplenet", "ipam": ipam}), state }
+        Plugin {
+            configuration: json!({"cniVersion": "1.1.0", "name": "examplenet", "ipam": ipam}),
+            state,
+        }
     }
 
     /// With another value in `ipam`; null takes the field away.
     pub fn with(mut self, field: &str, value: Value) -> Plugin {
         match value {
-            Value::Null => drop(self.configuration["ipam"].as_object_mut().unwrap().remove(field)),
+            Value::Null => drop(
+                self.configuration["ipam"]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove(field),
+            ),
             value => self.configuration["ipam"][field] = value,
         }
         self
@@ -65,7 +73,10 @@ impl Plugin {
 
     /// A run that was started, about `eth0` of a container.
     pub fn start(&self, command: &str, container: &str) -> Child {
-        start(&self.configuration.to_string(), &variables(command, container))
+        start(
+            &self.configuration.to_string(),
+            &variables(command, container),
+        )
     }
 
     pub fn run(&self, command: &str, container: &str) -> Ran {
@@ -78,7 +89,10 @@ impl Plugin {
         for (key, value) in more.as_object().unwrap() {
             configuration[key] = value.clone();
         }
-        finish(start(&configuration.to_string(), &variables(command, container)))
+        finish(start(
+            &configuration.to_string(),
+            &variables(command, container),
+        ))
     }
 
     /// The addresses that an ADD gives.
@@ -111,14 +125,21 @@ pub fn variables<'v>(command: &'v str, container: &'v str) -> [(&'static str, &'
 
 /// The plugin with these variables and nothing else, and with this on standard input.
 pub fn start(input: &str, variables: &[(&str, &str)]) -> Child {
-    start_of(Path::new(env!("CARGO_BIN_EXE_cni-ipam-neutron")), input, variables)
+    start_of(
+        Path::new(env!("CARGO_BIN_EXE_cni-ipam-neutron")),
+        input,
+        variables,
+    )
 }
 
 /// Any plugin, in the same way.
 pub fn start_of(program: &Path, input: &str, variables: &[(&str, &str)]) -> Child {
     let mut command = Command::new(program);
     command.env_clear().envs(variables.iter().copied());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // Whoever refuses early does not read all of it.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
@@ -128,22 +149,40 @@ pub fn start_of(program: &Path, input: &str, variables: &[(&str, &str)]) -> Chil
 pub fn finish(child: Child) -> Ran {
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
 #[track_caller]
 pub fn fault(ran: &Ran) -> (u64, String) {
     assert_eq!(ran.code, 1, "{}", ran.all());
-    assert_eq!(ran.stderr, "", "standard error is for faults of the plugin itself");
+    assert_eq!(
+        ran.stderr, "",
+        "standard error is for faults of the plugin itself"
+    );
     assert!(!ran.stdout.contains(MEMBER_PASSWORD), "{}", ran.stdout);
     let error = ran.json();
-    assert!(error["cniVersion"].is_string() && error["details"].is_string(), "{error}");
-    (error["code"].as_u64().unwrap(), error["msg"].as_str().unwrap().to_owned())
+    assert!(
+        error["cniVersion"].is_string() && error["details"].is_string(),
+        "{error}"
+    );
+    (
+        error["code"].as_u64().unwrap(),
+        error["msg"].as_str().unwrap().to_owned(),
+    )
 }
 
 pub fn addresses(result: &Value) -> Vec<String> {
-    let ips = result["ips"].as_array().unwrap_or_else(|| panic!("{result}"));
-    let mut addresses: Vec<String> = ips.iter().map(|ip| ip["address"].as_str().unwrap().to_owned()).collect();
+    let ips = result["ips"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{result}"));
+    let mut addresses: Vec<String> = ips
+        .iter()
+        .map(|ip| ip["address"].as_str().unwrap().to_owned())
+        .collect();
     addresses.sort();
     addresses
 }
@@ -151,7 +190,10 @@ pub fn addresses(result: &Value) -> Vec<String> {
 /// The ports of a network, by their device.
 pub fn ports(stack: &OpenStack, network: &str) -> Vec<String> {
     let ports = stack.ports(&format!("network_id={network}")).unwrap();
-    let mut devices: Vec<String> = ports.iter().map(|port| port["device_id"].as_str().unwrap().to_owned()).collect();
+    let mut devices: Vec<String> = ports
+        .iter()
+        .map(|port| port["device_id"].as_str().unwrap().to_owned())
+        .collect();
     devices.sort();
     devices
 }

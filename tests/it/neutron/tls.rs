@@ -1,4 +1,5 @@
-//! Certificates: what is not signed by somebody who is trusted learns no password and makes no port.
+//! Certificates: what is not signed by somebody who is trusted learns no password and makes no
+//! port.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -11,14 +12,19 @@ use super::support::{Plugin, ports, stack};
 
 /// A clouds.yaml of the node, whose cloud says this besides.
 fn plugin(stack: &OpenStack, network: &str, keystone: &TlsFront, more: &Value) -> Plugin {
-    let plugin = Plugin::new(stack, network, "n1").with("openstackConf", Value::Null).with("cloud", json!("lab"));
+    let plugin = Plugin::new(stack, network, "n1")
+        .with("openstackConf", Value::Null)
+        .with("cloud", json!("lab"));
     let file = plugin.folder().join("clouds.yaml");
     let auth = json!({
         "auth_url": format!("{}/v3", keystone.url()), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
         "project_name": MEMBER_PROJECT, "user_domain_id": DOMAIN, "project_domain_id": DOMAIN,
     });
     let mut cloud = json!({"auth": auth});
-    more.as_object().unwrap().iter().for_each(|(key, value)| cloud[key] = value.clone());
+    more.as_object()
+        .unwrap()
+        .iter()
+        .for_each(|(key, value)| cloud[key] = value.clone());
     std::fs::write(&file, json!({"clouds": {"lab": cloud}}).to_string()).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     plugin.with("cloudsFile", json!(file))
@@ -29,17 +35,27 @@ fn point_catalog(stack: &OpenStack, url: &str) {
     let admin = stack.as_admin();
     let services = admin.get("/v3/services?type=network").unwrap();
     let service = services["services"][0]["id"].as_str().unwrap();
-    let endpoints = admin.get(&format!("/v3/endpoints?service_id={service}&interface=public")).unwrap();
+    let endpoints = admin
+        .get(&format!(
+            "/v3/endpoints?service_id={service}&interface=public"
+        ))
+        .unwrap();
     let endpoint = endpoints["endpoints"][0]["id"].as_str().unwrap();
     let change = json!({"endpoint": {"url": url}});
-    admin.exchange("PATCH", &format!("/v3/endpoints/{endpoint}"), Some(&change)).unwrap().success().unwrap();
+    admin
+        .exchange("PATCH", &format!("/v3/endpoints/{endpoint}"), Some(&change))
+        .unwrap()
+        .success()
+        .unwrap();
 }
 
 #[test]
 fn only_who_is_trusted_is_told_a_secret() {
     let stack = or_skip!(stack(&Options::default()));
     let network = stack.create_network("pods").unwrap();
-    stack.create_subnet(&network, "10.1.0.0/24", &json!({})).unwrap();
+    stack
+        .create_subnet(&network, "10.1.0.0/24", &json!({}))
+        .unwrap();
     let keystone = TlsFront::start(&stack.keystone_url()).unwrap();
     let [neutron, another] = [(); 2].map(|()| TlsFront::start(&stack.neutron_url()).unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -55,12 +71,18 @@ fn only_who_is_trusted_is_told_a_secret() {
     trusted(&[&another]);
     for more in [json!({}), json!({"cacert": authorities})] {
         let (code, message) = at(&more).refused("ADD", "a");
-        assert!(message.to_lowercase().contains("certificate"), "{code} {message}");
+        assert!(
+            message.to_lowercase().contains("certificate"),
+            "{code} {message}"
+        );
     }
     assert_eq!(logins(), before, "nobody has heard the password");
     trusted(&[&keystone]);
     let (code, message) = at(&json!({"cacert": authorities})).refused("ADD", "a");
-    assert!(message.to_lowercase().contains("certificate"), "Neutron is somebody else: {code} {message}");
+    assert!(
+        message.to_lowercase().contains("certificate"),
+        "Neutron is somebody else: {code} {message}"
+    );
     trusted(&[&keystone, &neutron]);
     let good = at(&json!({"cacert": authorities}));
     assert_eq!(good.add("a").len(), 1);

@@ -1,4 +1,5 @@
-//! The warm pool: Pods start while OpenStack is away, no port has two of them, and none is left over.
+//! The warm pool: Pods start while OpenStack is away, no port has two of them, and none is left
+//! over.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,12 +34,23 @@ fn pods_start_without_openstack_as_long_as_the_pool_lasts() {
     // `d` may have a port of its own by now: it asked Neutron once.
     plugin.run("DEL", "d").expect(0);
     let daemon = set.start();
-    daemon.wait_until("the pool to be filled again", || in_pool(&plugin, "free") == 3);
-    assert_eq!(ports(&stack, &network).len(), 6, "three in use and three free: {}", set.log());
+    daemon.wait_until("the pool to be filled again", || {
+        in_pool(&plugin, "free") == 3
+    });
+    assert_eq!(
+        ports(&stack, &network).len(),
+        6,
+        "three in use and three free: {}",
+        set.log()
+    );
     fills_after_a_deletion(&stack, &network, &plugin, &set);
-    ["a", "b", "c"].into_iter().for_each(|container| plugin.del(container));
+    ["a", "b", "c"]
+        .into_iter()
+        .for_each(|container| plugin.del(container));
     daemon.wait_until("what is too much to go", || {
-        in_pool(&plugin, "free") == 4 && in_pool(&plugin, "going") == 0 && ports(&stack, &network).len() == 4
+        in_pool(&plugin, "free") == 4
+            && in_pool(&plugin, "going") == 0
+            && ports(&stack, &network).len() == 4
     });
     drop(daemon);
     switched_off(&stack, &network, plugin);
@@ -48,24 +60,52 @@ fn pods_start_without_openstack_as_long_as_the_pool_lasts() {
 fn while_openstack_is_away(stack: &OpenStack, plugin: &Plugin) {
     stack.neutron().stop();
     stack.keystone().stop();
-    let started: Vec<Child> = ["a", "b", "c", "a", "b", "c"].map(|container| plugin.start("ADD", container)).into();
-    let given: Vec<String> = started.into_iter().flat_map(|child| addresses(&finish(child).expect(0).json())).collect();
+    let started: Vec<Child> = ["a", "b", "c", "a", "b", "c"]
+        .map(|container| plugin.start("ADD", container))
+        .into();
+    let given: Vec<String> = started
+        .into_iter()
+        .flat_map(|child| addresses(&finish(child).expect(0).json()))
+        .collect();
     assert_eq!(given[..3], given[3..], "twice at once is the same");
     assert_eq!(given.iter().collect::<BTreeSet<_>>().len(), 3, "{given:?}");
     let (code, message) = plugin.refused("ADD", "d");
-    assert!(code == 11 && message.contains("does not answer"), "{code} {message}");
+    assert!(
+        code == 11 && message.contains("does not answer"),
+        "{code} {message}"
+    );
     plugin.del("b");
-    assert_eq!(plugin.refused("ADD", "d").0, 11, "it may have a port of its own already");
-    assert_eq!(plugin.add("e"), given[1..2], "what one gives back another gets");
+    assert_eq!(
+        plugin.refused("ADD", "d").0,
+        11,
+        "it may have a port of its own already"
+    );
+    assert_eq!(
+        plugin.add("e"),
+        given[1..2],
+        "what one gives back another gets"
+    );
     let asking = json!({"args": {"cni": {"ips": [given[0]]}}});
-    assert_eq!(fault(&plugin.run_with("ADD", "f", &asking)).0, 11, "who asks for an address asks Neutron");
+    assert_eq!(
+        fault(&plugin.run_with("ADD", "f", &asking)).0,
+        11,
+        "who asks for an address asks Neutron"
+    );
     plugin.del("e");
     assert_eq!(plugin.add("b"), given[1..2]);
     stack.keystone().start().unwrap();
     stack.neutron().start().unwrap();
-    let (prev, wrong) = (json!({"ips": [{"address": given[0]}]}), json!({"ips": [{"address": "10.1.0.250/24"}]}));
-    plugin.run_with("CHECK", "a", &json!({"prevResult": prev})).expect(0);
-    assert_eq!(fault(&plugin.run_with("CHECK", "a", &json!({"prevResult": wrong}))).0, 101);
+    let (prev, wrong) = (
+        json!({"ips": [{"address": given[0]}]}),
+        json!({"ips": [{"address": "10.1.0.250/24"}]}),
+    );
+    plugin
+        .run_with("CHECK", "a", &json!({"prevResult": prev}))
+        .expect(0);
+    assert_eq!(
+        fault(&plugin.run_with("CHECK", "a", &json!({"prevResult": wrong}))).0,
+        101
+    );
     plugin.run("DEL", "f").expect(0);
 }
 
@@ -73,15 +113,28 @@ fn while_openstack_is_away(stack: &OpenStack, plugin: &Plugin) {
 fn fills_after_a_deletion(stack: &OpenStack, network: &str, plugin: &Plugin, set: &DaemonSet) {
     let listed = stack.ports(&format!("network_id={network}")).unwrap();
     let id = |address: &str| {
-        let has = |port: &&serde_json::Value| port["fixed_ips"][0]["ip_address"] == address.split('/').next().unwrap();
-        listed.iter().find(has).unwrap()["id"].as_str().unwrap().to_owned()
+        let has = |port: &&serde_json::Value| {
+            port["fixed_ips"][0]["ip_address"] == address.split('/').next().unwrap()
+        };
+        listed.iter().find(has).unwrap()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let folder = plugin.state().join("pool/examplenet");
-    let first_free = fs::read_dir(folder.join("free")).unwrap().next().unwrap().unwrap().file_name();
+    let first_free = fs::read_dir(folder.join("free"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .file_name();
     let free = first_free.to_string_lossy()[21..].to_owned();
     let used = id(&plugin.add("a")[0]);
     for port in [&free, &used] {
-        stack.as_member().delete(&format!("/v2.0/ports/{port}")).unwrap();
+        stack
+            .as_member()
+            .delete(&format!("/v2.0/ports/{port}"))
+            .unwrap();
     }
     let daemon = set;
     testbed::wait_until("both to be noticed", super::daemon::LIMIT, || {
@@ -102,7 +155,12 @@ fn switched_off(stack: &OpenStack, network: &str, plugin: Plugin) {
     let set = DaemonSet::new(&[&plugin]);
     set.remember("kept", &kept);
     assert_eq!(set.once(), 0, "{}", set.log());
-    assert_eq!((in_pool(&plugin, "free"), ports(stack, network).len()), (0, 1), "{}", set.log());
+    assert_eq!(
+        (in_pool(&plugin, "free"), ports(stack, network).len()),
+        (0, 1),
+        "{}",
+        set.log()
+    );
     assert_eq!(plugin.add("kept"), kept);
     plugin.del("kept");
     assert_eq!(set.once(), 0, "{}", set.log());
@@ -115,13 +173,19 @@ const AT_ONCE: usize = 8;
 
 #[test]
 fn plugins_and_daemons_are_killed_and_no_port_has_two() {
-    let stack = or_skip!(stack(&Options { database: Database::MariaDb, ..Options::default() }));
+    let stack = or_skip!(stack(&Options {
+        database: Database::MariaDb,
+        ..Options::default()
+    }));
     let network = network(&stack, "pods", "10.1.0.0/24");
-    let plugin = Plugin::new(&stack, &network, "n1").with("warmPool", json!({"free": 6, "most": 8}));
+    let plugin =
+        Plugin::new(&stack, &network, "n1").with("warmPool", json!({"free": 6, "most": 8}));
     let set = DaemonSet::new(&[&plugin]);
     let seed = fresh_seed();
     let mut random = Random::new(seed);
-    let names: Vec<String> = (0..CONTAINERS).map(|container| format!("c{container:02}")).collect();
+    let names: Vec<String> = (0..CONTAINERS)
+        .map(|container| format!("c{container:02}"))
+        .collect();
     for chunk in names.chunks(AT_ONCE) {
         let daemon = set.start();
         let pods: Vec<Child> = chunk.iter().map(|name| plugin.start("ADD", name)).collect();
@@ -139,21 +203,35 @@ fn plugins_and_daemons_are_killed_and_no_port_has_two() {
     let daemon = set.start();
     let mut given = BTreeSet::new();
     for chunk in names.chunks(AT_ONCE) {
-        let pods: Vec<(&String, Child)> = chunk.iter().map(|name| (name, plugin.start("ADD", name))).collect();
+        let pods: Vec<(&String, Child)> = chunk
+            .iter()
+            .map(|name| (name, plugin.start("ADD", name)))
+            .collect();
         for (name, pod) in pods {
             let address = addresses(&finish(pod).expect(0).json());
             set.remember(name, &address);
             given.extend(address);
         }
     }
-    assert_eq!(given.len(), CONTAINERS, "each has an address of its own, seed {seed}");
+    assert_eq!(
+        given.len(),
+        CONTAINERS,
+        "each has an address of its own, seed {seed}"
+    );
     daemon.wait_until("a full pool and nothing else", || {
         let there = ports(&stack, &network).len();
         let free = in_pool(&plugin, "free");
         (6..=8).contains(&free) && in_pool(&plugin, "going") == 0 && there <= CONTAINERS + 8
     });
-    eprintln!("seed {seed}: {} ports, {} held of the pool", ports(&stack, &network).len(), in_pool(&plugin, "held"));
-    assert!(in_pool(&plugin, "held") > 0, "none came of the pool, seed {seed}");
+    eprintln!(
+        "seed {seed}: {} ports, {} held of the pool",
+        ports(&stack, &network).len(),
+        in_pool(&plugin, "held")
+    );
+    assert!(
+        in_pool(&plugin, "held") > 0,
+        "none came of the pool, seed {seed}"
+    );
     for chunk in names.chunks(AT_ONCE) {
         let pods: Vec<Child> = chunk.iter().map(|name| plugin.start("DEL", name)).collect();
         pods.into_iter().for_each(|pod| drop(finish(pod).expect(0)));
@@ -161,7 +239,9 @@ fn plugins_and_daemons_are_killed_and_no_port_has_two() {
     }
     daemon.wait_until("only the pool to be left", || {
         let free = in_pool(&plugin, "free");
-        let is_quiet = ["held", "going"].iter().all(|part| in_pool(&plugin, part) == 0);
+        let is_quiet = ["held", "going"]
+            .iter()
+            .all(|part| in_pool(&plugin, part) == 0);
         (6..=8).contains(&free) && is_quiet && ports(&stack, &network).len() == free
     });
     assert_eq!(daemon.end(), 0);

@@ -9,7 +9,9 @@ use crate::{promises, worlds};
 
 /// The bytes are the text of the claims.
 pub fn check(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let claims = match Claims::from_json(text) {
         Ok(claims) => claims,
         Err(error) => {
@@ -18,19 +20,40 @@ pub fn check(data: &[u8]) {
         }
     };
     let written = claims.to_json();
-    assert_eq!(Claims::from_json(&written).expect("what was written is read"), claims);
+    assert_eq!(
+        Claims::from_json(&written).expect("what was written is read"),
+        claims
+    );
     assert_eq!(claims.is_empty(), written == Claims::default().to_json());
-    worlds::clusters().iter().for_each(|observed| assert_respected(observed, &claims));
+    worlds::clusters()
+        .iter()
+        .for_each(|observed| assert_respected(observed, &claims));
 }
 
 /// Nobody gets what is claimed for another node, and what is planned can be claimed.
 fn assert_respected(observed: &Observed, claims: &Claims) {
     let desired = &worlds::directory().desired;
-    let kept = KeptClaims { claims: claims.clone(), version: observed.claims.version.clone() };
-    let observed = Observed { claims: kept, ..observed.clone() };
+    let kept = KeptClaims {
+        claims: claims.clone(),
+        version: observed.claims.version.clone(),
+    };
+    let observed = Observed {
+        claims: kept,
+        ..observed.clone()
+    };
     let in_force = observed.claims_in_force(desired.policy.quarantine);
-    let again = Observed { claims: KeptClaims { claims: in_force.clone(), version: None }, ..observed.clone() };
-    assert_eq!(again.claims_in_force(desired.policy.quarantine), in_force, "what is in force stays so");
+    let again = Observed {
+        claims: KeptClaims {
+            claims: in_force.clone(),
+            version: None,
+        },
+        ..observed.clone()
+    };
+    assert_eq!(
+        again.claims_in_force(desired.policy.quarantine),
+        in_force,
+        "what is in force stays so"
+    );
     if !is_consistent(&in_force) {
         // Nothing that we write; it must not panic, and no more is promised.
         plan(desired, &observed, Vec::new());
@@ -38,15 +61,28 @@ fn assert_respected(observed: &Observed, claims: &Claims) {
     }
     let planned = plan(desired, &observed, Vec::new());
     promises::assert_plan(&planned, desired, &observed);
-    let (_, conflicts) = claim_changes(&in_force, &planned.changes, observed.at, desired.policy.quarantine);
-    assert!(conflicts.is_empty(), "planned, and cannot be claimed: {conflicts:?}");
+    let (_, conflicts) = claim_changes(
+        &in_force,
+        &planned.changes,
+        observed.at,
+        desired.policy.quarantine,
+    );
+    assert!(
+        conflicts.is_empty(),
+        "planned, and cannot be claimed: {conflicts:?}"
+    );
 }
 
 /// Blocks of different nodes do not overlap.
 fn is_consistent(claims: &Claims) -> bool {
-    let held: Vec<(Block, &str)> = claims.held().map(|(block, node)| (block, node.as_str())).collect();
+    let held: Vec<(Block, &str)> = claims
+        .held()
+        .map(|(block, node)| (block, node.as_str()))
+        .collect();
     let clash = |(index, (block, node)): (usize, &(Block, &str))| {
-        held[index + 1..].iter().any(|(other, holder)| node != holder && block.overlaps(*other))
+        held[index + 1..]
+            .iter()
+            .any(|(other, holder)| node != holder && block.overlaps(*other))
     };
     !held.iter().enumerate().any(clash)
 }

@@ -18,7 +18,11 @@ use crate::{promises, worlds};
 /// In memory, where there is such a place: every run writes and syncs.
 fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
-    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let folder = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    };
     folder.expect("a temporary folder can be made")
 }
 
@@ -27,16 +31,24 @@ pub fn check(data: &[u8]) {
     let folder = folder();
     let path = folder.path().join("cluster");
     std::fs::write(&path, data).expect("the file can be written");
-    let Some((observed, plan, cluster)) = planned(&path) else { return };
+    let Some((observed, plan, cluster)) = planned(&path) else {
+        return;
+    };
     promises::assert_plan(&plan, &worlds::directory().desired, &observed);
     let _ = block_on(snapshot(&cluster));
     let before = text(&path);
-    let Some(applied) = apply(&cluster, observed, plan) else { return };
+    let Some(applied) = apply(&cluster, observed, plan) else {
+        return;
+    };
     drop(cluster);
     let after = text(&path);
     assert_kept(&before, &after, &applied);
     let (_, again, _) = planned(&path).expect("what was written can be read");
-    assert!(again.changes.is_empty(), "applied, and planned again: {:?}", again.changes);
+    assert!(
+        again.changes.is_empty(),
+        "applied, and planned again: {:?}",
+        again.changes
+    );
 }
 
 fn text(path: &Path) -> String {
@@ -46,8 +58,12 @@ fn text(path: &Path) -> String {
 /// What is planned for the file; `None` where it is refused, with the reason in words.
 fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let refused = |error: ClusterError| drop(error.to_string());
-    let cluster = FileCluster::open(path, Opening::Write).map_err(refused).ok()?;
-    let observed = block_on(observe(&cluster, Extent::Examination)).map_err(refused).ok()?;
+    let cluster = FileCluster::open(path, Opening::Write)
+        .map_err(refused)
+        .ok()?;
+    let observed = block_on(observe(&cluster, Extent::Examination))
+        .map_err(refused)
+        .ok()?;
     let plan = Job::files(worlds::directory()).plan(&observed);
     Some((observed, plan, cluster))
 }
@@ -60,14 +76,33 @@ fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applie
     let stop = Stop::default();
     let mut on_event = |_: Event<'_>| {};
     // Few at a time, so that a small file has several batches.
-    let (batch, parallelism) = (NonZeroUsize::MIN.saturating_add(1), NonZeroUsize::MIN.saturating_add(2));
-    let mut sending =
-        Sending { batch, parallelism, lost_races: LostRaces::PlannedAgain, stop: &stop, on_event: &mut on_event };
+    let (batch, parallelism) = (
+        NonZeroUsize::MIN.saturating_add(1),
+        NonZeroUsize::MIN.saturating_add(2),
+    );
+    let mut sending = Sending {
+        batch,
+        parallelism,
+        lost_races: LostRaces::PlannedAgain,
+        stop: &stop,
+        on_event: &mut on_event,
+    };
     let job = Job::files(worlds::directory());
-    let (applied, failure) = block_on(apply_until_settled(cluster, &job, observed, plan.changes, &mut sending));
+    let (applied, failure) = block_on(apply_until_settled(
+        cluster,
+        &job,
+        observed,
+        plan.changes,
+        &mut sending,
+    ));
     let is_last = |why: &str| why.contains(LAST_VERSION);
-    let refused = |(_, outcome): &(_, Outcome)| matches!(outcome, Outcome::Refused(why) if is_last(why));
-    if failure.as_ref().is_some_and(|error| is_last(&error.to_string())) || applied.outcomes.iter().any(refused) {
+    let refused =
+        |(_, outcome): &(_, Outcome)| matches!(outcome, Outcome::Refused(why) if is_last(why));
+    if failure
+        .as_ref()
+        .is_some_and(|error| is_last(&error.to_string()))
+        || applied.outcomes.iter().any(refused)
+    {
         return None;
     }
     assert!(failure.is_none(), "it cannot be applied: {failure:?}");
@@ -84,7 +119,9 @@ fn assert_kept(before: &str, after: &str, applied: &Applied) {
         return;
     }
     let changes = || applied.outcomes.iter().map(|(change, _)| change);
-    let written: BTreeSet<&str> = node_changes(changes()).map(|change| change.node.as_str()).collect();
+    let written: BTreeSet<&str> = node_changes(changes())
+        .map(|change| change.node.as_str())
+        .collect();
     let of_pools = |is_of: fn(&AddressPoolChange) -> bool| -> BTreeSet<String> {
         let pools = changes().filter_map(|change| match change {
             Change::AddressPool(pool) if is_of(pool) => Some(pool.name.to_string()),
@@ -92,28 +129,50 @@ fn assert_kept(before: &str, after: &str, applied: &Applied) {
         });
         pools.collect()
     };
-    let (deleted, created) = (of_pools(|pool| pool.after.is_none()), of_pools(|pool| pool.before.is_none()));
+    let (deleted, created) = (
+        of_pools(|pool| pool.after.is_none()),
+        of_pools(|pool| pool.before.is_none()),
+    );
     let (mut before, after) = (items(before), items(after));
     before.retain(|item| !(is_pool(item) && deleted.contains(name_of(item))));
     let most = before.len() + created.len() + 1;
-    assert!((before.len()..=most).contains(&after.len()), "{} items, then {}", before.len(), after.len());
-    for (index, (mut before, mut after)) in before.into_iter().zip(after.iter().cloned()).enumerate() {
+    assert!(
+        (before.len()..=most).contains(&after.len()),
+        "{} items, then {}",
+        before.len(),
+        after.len()
+    );
+    for (index, (mut before, mut after)) in
+        before.into_iter().zip(after.iter().cloned()).enumerate()
+    {
         let is_of_nodes = name_of(&after) == CLAIMS_NAME || written.contains(name_of(&after));
         let is_of_balancers = is_pool(&after) || after.get("kind") == Some(&Value::from("Service"));
         if is_of_balancers {
-            // What may be written of these is nearly all of them; that it is as planned is what planning again tells.
-            assert_eq!(name_of(&before), name_of(&after), "item {index} is another one");
+            // What may be written of these is nearly all of them; that it is as planned is what
+            // planning again tells.
+            assert_eq!(
+                name_of(&before),
+                name_of(&after),
+                "item {index} is another one"
+            );
             continue;
         }
         if is_of_nodes {
-            [&mut before, &mut after].into_iter().for_each(forget_written);
+            [&mut before, &mut after]
+                .into_iter()
+                .for_each(forget_written);
         }
-        assert!(before == after, "item {index} is another one: {before} and {after}");
+        assert!(
+            before == after,
+            "item {index} is another one: {before} and {after}"
+        );
     }
 }
 
 fn name_of(item: &Value) -> &str {
-    item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+    item.pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn is_pool(item: &Value) -> bool {
@@ -123,7 +182,9 @@ fn is_pool(item: &Value) -> bool {
 /// What may be written of a Node or the claims.
 fn forget_written(object: &mut Value) {
     let mut remove = |pointer: &str, keys: &[&str]| {
-        let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
+        let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else {
+            return;
+        };
         keys.iter().for_each(|key| drop(fields.remove(*key)));
     };
     remove("/metadata", &["uid", "resourceVersion"]);
@@ -131,7 +192,9 @@ fn forget_written(object: &mut Value) {
     remove("/spec", &["podCIDR", "podCIDRs"]);
     remove("/data", &["claims.json"]);
     let mut remove_empty = |pointer: &str, key: &str| {
-        let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
+        let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else {
+            return;
+        };
         // What is no object there is replaced by one, as a merge patch does.
         let is_empty = |value: &Value| value.as_object().is_none_or(serde_json::Map::is_empty);
         if fields.get(key).is_some_and(is_empty) {
@@ -149,7 +212,8 @@ fn items(text: &str) -> Vec<Value> {
     let options = serde_yaml::options! { strict_booleans: true };
     let list: Value = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).expect("the list was read as JSON before"),
-        false => serde_yaml::from_str_with_options(text, options).expect("the list was read as YAML before"),
+        false => serde_yaml::from_str_with_options(text, options)
+            .expect("the list was read as YAML before"),
     };
     let items = list.get("items").and_then(Value::as_array).cloned();
     items.expect("a list has items")

@@ -1,4 +1,5 @@
-//! What a container runtime says to the CNI plugins: `CNI_ARGS` in the first line, the configuration of the network behind it.
+//! What a container runtime says to the CNI plugins: `CNI_ARGS` in the first line, the
+//! configuration of the network behind it.
 
 use cilium_ipam::neutron::cni::{Arguments, CniError, SpecVersion};
 use cilium_ipam::neutron::{Cloud, Settings};
@@ -16,7 +17,9 @@ pub fn check(data: &[u8]) {
     let (arguments, input) = data.split_at(line);
     let arguments = String::from_utf8_lossy(arguments);
     let written: Value = serde_json::from_slice(input).unwrap_or_default();
-    let secret = written["ipam"]["openstackConf"]["password"].as_str().filter(|secret| secret.len() >= SECRET);
+    let secret = written["ipam"]["openstackConf"]["password"]
+        .as_str()
+        .filter(|secret| secret.len() >= SECRET);
     let version = Settings::version_of(input);
     let refused = |error: &CniError| {
         let told = error.to_json(version).to_string();
@@ -29,16 +32,27 @@ pub fn check(data: &[u8]) {
         Err(error) => refused(&error),
         Ok(settings) => {
             assert!(secret.is_none_or(|secret| !format!("{settings:?}").contains(secret)));
-            assert_eq!(settings.needs(SpecVersion::V1_1_0, "GC").is_ok(), settings.version == SpecVersion::V1_1_0);
+            assert_eq!(
+                settings.needs(SpecVersion::V1_1_0, "GC").is_ok(),
+                settings.version == SpecVersion::V1_1_0
+            );
             match settings.wish(&asked) {
                 Err(error) => refused(&error),
                 Ok(wish) => {
-                    assert!(!wish.networks.is_empty() && asked.addresses.iter().all(|one| wish.addresses.contains(one)))
+                    assert!(
+                        !wish.networks.is_empty()
+                            && asked
+                                .addresses
+                                .iter()
+                                .all(|one| wish.addresses.contains(one))
+                    )
                 }
             }
         }
     }
-    match Settings::read_from(input, "neutron").and_then(|settings| NicSettings::read(settings.written())) {
+    match Settings::read_from(input, "neutron")
+        .and_then(|settings| NicSettings::read(settings.written()))
+    {
         Err(error) => refused(&error),
         Ok(_) => assert!(written["nic"].is_object()),
     }

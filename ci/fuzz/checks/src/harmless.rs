@@ -4,7 +4,12 @@
 fn is_hidden(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks_lines = matches!(c, '\u{2028}' | '\u{2029}');
-    turns || breaks_lines || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{e0001}')
+    turns
+        || breaks_lines
+        || matches!(
+            c,
+            '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{e0001}'
+        )
 }
 
 /// No control character but tab and newline, and nothing hidden.
@@ -24,7 +29,10 @@ pub(crate) fn assert_harmless_but_colours(what: &str, text: &str) {
         let rest = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
         match rest.strip_prefix('m') {
             Some(rest) => plain.push_str(rest),
-            None => panic!("{what} holds an escape sequence that is no colour: {:?}", part.get(..10)),
+            None => panic!(
+                "{what} holds an escape sequence that is no colour: {:?}",
+                part.get(..10)
+            ),
         }
     }
     assert_harmless(what, &plain);

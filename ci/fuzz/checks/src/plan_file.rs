@@ -1,9 +1,12 @@
 //! A saved plan: what a reader makes of one that may have been written by anybody.
 //!
-//! Its digest keeps slips out, not forgers. So every plan is sealed anew, and what lies behind the digest is reached.
+//! Its digest keeps slips out, not forgers. So every plan is sealed anew, and what lies behind the
+//! digest is reached.
 
 use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{FORMAT_VERSION, Intent, Plan, PlanDocument, PlanFileError, Staleness, still_wanted};
+use cilium_ipam::plan::{
+    FORMAT_VERSION, Intent, Plan, PlanDocument, PlanFileError, Staleness, still_wanted,
+};
 use cilium_ipam::run::Job;
 
 use crate::harmless::assert_harmless;
@@ -11,22 +14,35 @@ use crate::{promises, worlds};
 
 /// The bytes are the text of the file.
 pub fn check(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     match PlanDocument::parse(text) {
         Ok(_) => {}
         Err(PlanFileError::NotAPlan(error)) => drop(error.to_string()),
         Err(error) => assert_harmless("the refusal", &error.to_string()),
     }
-    let Ok(document) = serde_json::from_str::<PlanDocument>(text) else { return };
+    let Ok(document) = serde_json::from_str::<PlanDocument>(text) else {
+        return;
+    };
     for intent in [Intent::Files, Intent::Undo] {
         let format_version = FORMAT_VERSION.to_owned();
-        let Some(document) = sealed(&PlanDocument { format_version, intent, ..document.clone() }) else { return };
+        let Some(document) = sealed(&PlanDocument {
+            format_version,
+            intent,
+            ..document.clone()
+        }) else {
+            return;
+        };
         promises::assert_printable(&document);
-        worlds::clusters().iter().for_each(|observed| assert_judged(&document, observed));
+        worlds::clusters()
+            .iter()
+            .for_each(|observed| assert_judged(&document, observed));
     }
 }
 
-/// The plan as this version would have saved and read it; `None` where it is refused for another reason than its digest.
+/// The plan as this version would have saved and read it; `None` where it is refused for another
+/// reason than its digest.
 fn sealed(document: &PlanDocument) -> Option<PlanDocument> {
     let json = serde_json::to_string(document).expect("a plan is JSON");
     let sealed = PlanDocument::resealed(&json).expect("a plan that was read is one");
@@ -44,7 +60,11 @@ fn sealed(document: &PlanDocument) -> Option<PlanDocument> {
 /// Held against a cluster as `apply` does it.
 fn assert_judged(saved: &PlanDocument, observed: &Observed) {
     let directory = worlds::directory();
-    let waivers = saved.waivers.iter().filter_map(|name| name.parse().ok()).collect();
+    let waivers = saved
+        .waivers
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
     let fresh = Job::saved(directory, Some(saved), &waivers).plan(observed);
     if saved.intent == Intent::Undo {
         promises::assert_changes(&fresh.changes, &directory.desired, observed);
@@ -56,14 +76,31 @@ fn assert_judged(saved: &PlanDocument, observed: &Observed) {
 /// Nothing is taken from the file but what is planned anew, and nothing is passed over in silence.
 fn assert_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) {
     match still_wanted(saved, fresh, observed) {
-        Staleness::Current { changes, further, done, gone } => {
-            assert!(changes.iter().all(|change| fresh.changes.contains(change)), "not planned: {changes:?}");
-            assert_eq!(changes.len() + done + gone, saved.changes.len(), "each saved change is told of");
-            assert_eq!(changes.len() + further, fresh.changes.len(), "each planned change is told of");
+        Staleness::Current {
+            changes,
+            further,
+            done,
+            gone,
+        } => {
+            assert!(
+                changes.iter().all(|change| fresh.changes.contains(change)),
+                "not planned: {changes:?}"
+            );
+            assert_eq!(
+                changes.len() + done + gone,
+                saved.changes.len(),
+                "each saved change is told of"
+            );
+            assert_eq!(
+                changes.len() + further,
+                fresh.changes.len(),
+                "each planned change is told of"
+            );
         }
         Staleness::Stale(why) => {
             assert!(!why.is_empty(), "stale without a reason");
-            why.iter().for_each(|line| assert_harmless("the difference", line));
+            why.iter()
+                .for_each(|line| assert_harmless("the difference", line));
         }
     }
 }

@@ -7,8 +7,8 @@ use cilium_ipam::model::NodeName;
 use cilium_ipam::net::{Block, Range};
 use cilium_ipam::observed::{ANNOTATION_KEYS, Observed, Reading};
 use cilium_ipam::plan::{
-    AddressPoolChange, Change, Edit, NodeChange, Plan, PlanDocument, PoolAction, Reason, Staleness, Target,
-    node_changes, pool_use, still_wanted,
+    AddressPoolChange, Change, Edit, NodeChange, Plan, PlanDocument, PoolAction, Reason, Staleness,
+    Target, node_changes, pool_use, still_wanted,
 };
 use cilium_ipam::render::{Detail, harmless_json, human, markdown};
 
@@ -20,8 +20,16 @@ const LONGEST_COMMENT: usize = 65_535;
 /// All of it, for a plan that was made from files.
 pub(crate) fn assert_plan(plan: &Plan, desired: &Desired, observed: &Observed) {
     let is_node = |target: &Target| matches!(target, Target::Node(_));
-    let blocked = plan.blocked.iter().filter(|blocked| is_node(&blocked.target)).count();
-    let unchanged = plan.unchanged.iter().filter(|target| is_node(target)).count();
+    let blocked = plan
+        .blocked
+        .iter()
+        .filter(|blocked| is_node(&blocked.target))
+        .count();
+    let unchanged = plan
+        .unchanged
+        .iter()
+        .filter(|target| is_node(target))
+        .count();
     let told = node_changes(&plan.changes).count() + blocked + unchanged;
     assert_eq!(told, observed.nodes.len(), "each node is told of once");
     assert_changes(&plan.changes, desired, observed);
@@ -33,14 +41,22 @@ pub(crate) fn assert_plan(plan: &Plan, desired: &Desired, observed: &Observed) {
     let document = assert_document(plan);
     assert_eq!(document.summary.moved, 0, "nothing moves by itself");
     match still_wanted(&document, plan, observed) {
-        Staleness::Current { changes, further, done, gone } => {
+        Staleness::Current {
+            changes,
+            further,
+            done,
+            gone,
+        } => {
             let told = (changes.len(), further, done, gone);
             assert_eq!(told, (plan.changes.len(), 0, 0, 0), "a plan wants itself");
         }
         Staleness::Stale(why) => panic!("a plan is stale at once: {why:?}"),
     }
     for used in pool_use(desired, observed) {
-        assert!(used.used + used.reserved + used.free == used.total, "{used:?}");
+        assert!(
+            used.used + used.reserved + used.free == used.total,
+            "{used:?}"
+        );
     }
 }
 
@@ -55,68 +71,128 @@ pub(crate) fn assert_changes(changes: &[Change], desired: &Desired, observed: &O
         assert_families(change);
         assert_pins_respected(change, desired, observed);
         for block in new_blocks(change, observed) {
-            let of_others = observed.shown_blocks().chain(claims.held().map(|(block, node)| (node, block)));
-            let all = of_others.chain(given.iter().copied()).filter(|(node, _)| **node != change.node);
+            let of_others = observed
+                .shown_blocks()
+                .chain(claims.held().map(|(block, node)| (node, block)));
+            let all = of_others
+                .chain(given.iter().copied())
+                .filter(|(node, _)| **node != change.node);
             for (node, other) in all {
-                assert!(!block.overlaps(other), "{} gets {block}, and {node} has {other}", change.node);
+                assert!(
+                    !block.overlaps(other),
+                    "{} gets {block}, and {node} has {other}",
+                    change.node
+                );
             }
             for range in &foreign {
-                assert!(!block.range().overlaps(range), "{} gets {block}, and {range} is in use", change.node);
+                assert!(
+                    !block.range().overlaps(range),
+                    "{} gets {block}, and {range} is in use",
+                    change.node
+                );
             }
             given.push((&change.node, block));
         }
     }
 }
 
-/// Only what is ours is changed or deleted, what is wanted is told of, and no Service loses what it has not.
+/// Only what is ours is changed or deleted, what is wanted is told of, and no Service loses what it
+/// has not.
 fn assert_load_balancing(plan: &Plan, desired: &Desired, observed: &Observed) {
     for change in &plan.changes {
-        let Change::AddressPool(pool) = change else { continue };
-        let AddressPoolChange { action, name, before, after, guard, .. } = &**pool;
+        let Change::AddressPool(pool) = change else {
+            continue;
+        };
+        let AddressPoolChange {
+            action,
+            name,
+            before,
+            after,
+            guard,
+            ..
+        } = &**pool;
         let seen = observed.address_pools.get(name.as_str());
         assert_eq!(before.is_some(), seen.is_some(), "{change:?}");
         let is_ours = seen.is_some_and(cilium_ipam::observed::SeenAddressPool::is_ours);
         match action {
-            PoolAction::Create => assert!(seen.is_none() && desired.address_pools.contains_key(name), "{change:?}"),
-            PoolAction::Adopt => assert!(!is_ours && desired.address_pools.contains_key(name), "{change:?}"),
+            PoolAction::Create => assert!(
+                seen.is_none() && desired.address_pools.contains_key(name),
+                "{change:?}"
+            ),
+            PoolAction::Adopt => assert!(
+                !is_ours && desired.address_pools.contains_key(name),
+                "{change:?}"
+            ),
             PoolAction::Update => assert!(is_ours && guard.is_known(), "{change:?}"),
-            PoolAction::Delete => assert!(is_ours && !desired.address_pools.contains_key(name), "{change:?}"),
+            PoolAction::Delete => assert!(
+                is_ours && !desired.address_pools.contains_key(name),
+                "{change:?}"
+            ),
             PoolAction::Restore => panic!("nothing is to be undone: {change:?}"),
         }
         assert_eq!(after.is_none(), *action == PoolAction::Delete, "{change:?}");
     }
     let told = |name: &str| {
-        let of = |target: &Target| matches!(target, Target::AddressPool(pool) if pool.as_str() == name);
+        let of =
+            |target: &Target| matches!(target, Target::AddressPool(pool) if pool.as_str() == name);
         let blocked = plan.blocked.iter().any(|blocked| of(&blocked.target));
-        blocked || plan.unchanged.iter().any(of) || plan.changes.iter().any(|change| of(&change.target()))
+        blocked
+            || plan.unchanged.iter().any(of)
+            || plan.changes.iter().any(|change| of(&change.target()))
     };
-    assert!(desired.address_pools.keys().all(|name| told(name.as_str())), "each pool is told of");
+    assert!(
+        desired.address_pools.keys().all(|name| told(name.as_str())),
+        "each pool is told of"
+    );
     for (service, lost) in plan.effects.lost() {
-        assert!(observed.services[service].ingress.contains(&lost.address), "{service} has no {lost:?}");
+        assert!(
+            observed.services[service].ingress.contains(&lost.address),
+            "{service} has no {lost:?}"
+        );
     }
 }
 
 /// What a change writes that its agent does not take from the node already.
 fn new_blocks(change: &NodeChange, observed: &Observed) -> Vec<Block> {
-    let node = observed.nodes.get(&change.node).expect("a change is of a node that was seen");
-    assert_eq!((&change.guard.uid, &change.guard.resource_version), (&node.uid, &node.resource_version));
+    let node = observed
+        .nodes
+        .get(&change.node)
+        .expect("a change is of a node that was seen");
+    assert_eq!(
+        (&change.guard.uid, &change.guard.resource_version),
+        (&node.uid, &node.resource_version)
+    );
     let held = observed.holds(node);
-    let is_read = |block: &Block| held.iter().any(|held| held.block == *block && held.reading == Reading::Read);
-    change.edit.blocks().into_iter().filter(|block| !is_read(block)).collect()
+    let is_read = |block: &Block| {
+        held.iter()
+            .any(|held| held.block == *block && held.reading == Reading::Read)
+    };
+    change
+        .edit
+        .blocks()
+        .into_iter()
+        .filter(|block| !is_read(block))
+        .collect()
 }
 
 fn assert_families(change: &NodeChange) {
     match &change.edit {
         Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => {
             let families: BTreeSet<_> = pod_cidrs.iter().map(|block| block.family()).collect();
-            assert!(!pod_cidrs.is_empty() && families.len() == pod_cidrs.len(), "{change:?}");
+            assert!(
+                !pod_cidrs.is_empty() && families.len() == pod_cidrs.len(),
+                "{change:?}"
+            );
         }
         Edit::NodeConfig(config) => assert!(!config.ranges.is_empty(), "{change:?}"),
         Edit::NodeAnnotations { values } => {
             for (key, block) in values {
                 assert!(ANNOTATION_KEYS.contains(key), "{change:?}");
                 let family = if key.contains("ipv4") { "IPv4" } else { "IPv6" };
-                assert!(block.is_none_or(|block| block.family().to_string() == family), "{change:?}");
+                assert!(
+                    block.is_none_or(|block| block.family().to_string() == family),
+                    "{change:?}"
+                );
             }
         }
     }
@@ -124,12 +200,27 @@ fn assert_families(change: &NodeChange) {
 
 /// Addresses that no node may get.
 fn foreign(desired: &Desired, observed: &Observed) -> Vec<Range> {
-    let machines = observed.nodes.values().flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
+    let machines = observed
+        .nodes
+        .values()
+        .flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
     let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
     let unattributed = observed.unattributed.iter().map(|block| block.range());
-    let others = observed.service_ranges.iter().chain(&desired.policy.excluded).copied();
-    let wanted = desired.address_pools.values().flat_map(|pool| pool.ranges.iter().map(|range| range.range));
-    wanted.chain(machines).chain(balancers).chain(unattributed).chain(others).collect()
+    let others = observed
+        .service_ranges
+        .iter()
+        .chain(&desired.policy.excluded)
+        .copied();
+    let wanted = desired
+        .address_pools
+        .values()
+        .flat_map(|pool| pool.ranges.iter().map(|range| range.range));
+    wanted
+        .chain(machines)
+        .chain(balancers)
+        .chain(unattributed)
+        .chain(others)
+        .collect()
 }
 
 /// What a pool gave is of its size, for a node that it is for, and nothing that is reserved.
@@ -137,15 +228,36 @@ fn assert_from_its_pool(change: &NodeChange, desired: &Desired, observed: &Obser
     if !matches!(change.reason, Reason::LowestFree { .. }) {
         return;
     }
-    let name = change.pool.as_ref().expect("the lowest block of a pool has a pool");
+    let name = change
+        .pool
+        .as_ref()
+        .expect("the lowest block of a pool has a pool");
     let pool = desired.pools.get(name).expect("a pool that is declared");
     let node = &observed.nodes[&change.node];
-    let holds_already = |block: &Block| observed.holds(node).iter().any(|held| held.block == *block);
-    let new: Vec<Block> = change.after.iter().copied().filter(|block| !holds_already(block)).collect();
-    let is_fine = |block: &Block| pool.contains(*block) && pool.block_size.get(block.family()) == Some(&block.size());
-    assert!(pool.state == PoolState::Active && new.iter().all(is_fine), "{change:?} of {pool:?}");
-    assert!(pool.selector.matches(&node.labels) || observed.holds(node).iter().next().is_some(), "{change:?}");
-    let reserved = |pool: &Pool, block: &Block| pool.reserved.iter().any(|range| range.overlaps(&block.range()));
+    let holds_already =
+        |block: &Block| observed.holds(node).iter().any(|held| held.block == *block);
+    let new: Vec<Block> = change
+        .after
+        .iter()
+        .copied()
+        .filter(|block| !holds_already(block))
+        .collect();
+    let is_fine = |block: &Block| {
+        pool.contains(*block) && pool.block_size.get(block.family()) == Some(&block.size())
+    };
+    assert!(
+        pool.state == PoolState::Active && new.iter().all(is_fine),
+        "{change:?} of {pool:?}"
+    );
+    assert!(
+        pool.selector.matches(&node.labels) || observed.holds(node).iter().next().is_some(),
+        "{change:?}"
+    );
+    let reserved = |pool: &Pool, block: &Block| {
+        pool.reserved
+            .iter()
+            .any(|range| range.overlaps(&block.range()))
+    };
     let any_reserves = |block: &Block| desired.pools.values().any(|pool| reserved(pool, block));
     assert!(!new.iter().any(any_reserves), "{change:?} is reserved");
 }
@@ -153,8 +265,13 @@ fn assert_from_its_pool(change: &NodeChange, desired: &Desired, observed: &Obser
 /// A pinned node gets its block, has it, or waits.
 fn assert_pins_kept(plan: &Plan, desired: &Desired, observed: &Observed) {
     for pin in desired.pins.values() {
-        let Some(node) = observed.nodes.get(&pin.node) else { continue };
-        let waits = plan.blocked.iter().any(|blocked| blocked.target == Target::Node(pin.node.clone()));
+        let Some(node) = observed.nodes.get(&pin.node) else {
+            continue;
+        };
+        let waits = plan
+            .blocked
+            .iter()
+            .any(|blocked| blocked.target == Target::Node(pin.node.clone()));
         let change = node_changes(&plan.changes).find(|change| change.node == pin.node);
         for block in pin.blocks.iter() {
             let has = observed.holds(node).iter().any(|held| held.block == *block);
@@ -184,10 +301,16 @@ pub(crate) fn assert_document(plan: &Plan) -> PlanDocument {
     assert!(read == document, "a plan is another one after it was saved");
     let harmless = harmless_json(&json);
     assert_harmless("the JSON", &harmless);
-    assert!(PlanDocument::parse(&harmless).is_ok_and(|read| read == document), "harmless JSON says something else");
+    assert!(
+        PlanDocument::parse(&harmless).is_ok_and(|read| read == document),
+        "harmless JSON says something else"
+    );
     assert_printable(&document);
     for detail in [Detail::Short, Detail::Full] {
-        assert!(markdown(&document, detail).len() <= LONGEST_COMMENT, "the comment is too long");
+        assert!(
+            markdown(&document, detail).len() <= LONGEST_COMMENT,
+            "the comment is too long"
+        );
     }
     document
 }

@@ -55,8 +55,14 @@ const DUAL_STACK: &[(ObservedKind, &str)] = &[
     (ObservedKind::ServiceCidr, SERVICES),
     (ObservedKind::LoadBalancerPool, LOAD_BALANCERS),
     (ObservedKind::Service, WEB),
-    (ObservedKind::CiliumNode, r#"{"metadata":{"name":"n1"},"spec":{"ipam":{"podCIDRs":["10.20.0.0/24"]}}}"#),
-    (ObservedKind::CiliumNode, r#"{"metadata":{"name":"n4"},"spec":{"ipam":{"podCIDRs":["10.20.6.0/24"]}}}"#),
+    (
+        ObservedKind::CiliumNode,
+        r#"{"metadata":{"name":"n1"},"spec":{"ipam":{"podCIDRs":["10.20.0.0/24"]}}}"#,
+    ),
+    (
+        ObservedKind::CiliumNode,
+        r#"{"metadata":{"name":"n4"},"spec":{"ipam":{"podCIDRs":["10.20.6.0/24"]}}}"#,
+    ),
     (
         ObservedKind::Node,
         r#"{"metadata":{"name":"n1","uid":"uid-n1","resourceVersion":"7","labels":{"rack":"a","zone":"a"}},"spec":{"podCIDR":"10.20.0.0/24","podCIDRs":["10.20.0.0/24"]}}"#,
@@ -69,7 +75,10 @@ const DUAL_STACK: &[(ObservedKind, &str)] = &[
         ObservedKind::Node,
         r#"{"metadata":{"name":"n3","uid":"uid-n3","resourceVersion":"7","labels":{"rack":"b"},"annotations":{"cilium-ipam.io/protected":"true","network.cilium.io/ipv6-pod-cidr":"fd00:20:0:5::/64","io.cilium.network.ipv6-pod-cidr":"fd00:20:0:5::/64"},"managedFields":[{"manager":"kubectl","time":"2026-01-03T00:00:00Z","fieldsV1":{"f:metadata":{"f:annotations":{"f:network.cilium.io/ipv6-pod-cidr":{}}}}}]},"spec":{"podCIDR":"10.20.5.0/24","podCIDRs":["10.20.5.0/24"]}}"#,
     ),
-    (ObservedKind::Node, r#"{"metadata":{"name":"n4","uid":"uid-n4","resourceVersion":"7","labels":{"rack":"a"}}}"#),
+    (
+        ObservedKind::Node,
+        r#"{"metadata":{"name":"n4","uid":"uid-n4","resourceVersion":"7","labels":{"rack":"a"}}}"#,
+    ),
     (
         ObservedKind::Node,
         r#"{"metadata":{"name":"n5","uid":"uid-n5","resourceVersion":"7","labels":{"rack":"a"}},"spec":{"podCIDRs":["rack-a"]}}"#,
@@ -82,7 +91,8 @@ const DUAL_STACK: &[(ObservedKind, &str)] = &[
 
 const DAEMON_SET: &str = r#"{"metadata":{"name":"cilium","namespace":"kube-system","labels":{"k8s-app":"cilium"}},"spec":{"template":{"spec":{"containers":[{"name":"cilium-agent","image":"quay.io/cilium/cilium:v1.19.3"}]}}}}"#;
 const CONTROLLER_MANAGER: &str = r#"{"metadata":{"name":"kube-controller-manager-cp","namespace":"kube-system"},"spec":{"containers":[{"command":["kube-controller-manager","--allocate-node-cidrs=false"]}]}}"#;
-const SERVICES: &str = r#"{"metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16","fd00:96::/112"]}}"#;
+const SERVICES: &str =
+    r#"{"metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16","fd00:96::/112"]}}"#;
 const LOAD_BALANCERS: &str = r#"{"metadata":{"name":"lb","uid":"uid-lb","resourceVersion":"7"},"spec":{"blocks":[{"cidr":"10.20.2.128/25"},{"start":"fd00:20:0:2::1","stop":"fd00:20:0:2::9"}]}}"#;
 const WEB: &str = r#"{"metadata":{"name":"web","namespace":"default","uid":"uid-web","resourceVersion":"7"},"spec":{"type":"LoadBalancer","ipFamilies":["IPv4"],"ports":[{"port":80}]},"status":{"loadBalancer":{"ingress":[{"ip":"10.20.2.200"}]}}}"#;
 
@@ -110,9 +120,18 @@ fn files() -> Vec<SourceFile> {
         "{HEAD}Policy\nmetadata: {{name: p}}\nspec: {{excluded: [10.20.7.0/24], quarantine: 1h, protected: {{nodes: [n1]}}}}\n"
     );
     vec![
-        SourceFile { path: "pools/pools.yaml".into(), text: pools.into() },
-        SourceFile { path: "pools/policy.yaml".into(), text: policy.into() },
-        SourceFile { path: "pools/balancers.yaml".into(), text: balancers.into() },
+        SourceFile {
+            path: "pools/pools.yaml".into(),
+            text: pools.into(),
+        },
+        SourceFile {
+            path: "pools/policy.yaml".into(),
+            text: policy.into(),
+        },
+        SourceFile {
+            path: "pools/balancers.yaml".into(),
+            text: balancers.into(),
+        },
     ]
 }
 
@@ -126,7 +145,8 @@ fn observed(objects: &[(ObservedKind, &str)]) -> Observed {
 
 /// The clusters.
 pub(crate) fn clusters() -> &'static [Observed; 2] {
-    static CLUSTERS: LazyLock<[Observed; 2]> = LazyLock::new(|| [observed(SINGLE_STACK), observed(DUAL_STACK)]);
+    static CLUSTERS: LazyLock<[Observed; 2]> =
+        LazyLock::new(|| [observed(SINGLE_STACK), observed(DUAL_STACK)]);
     &CLUSTERS
 }
 
@@ -136,7 +156,12 @@ pub(crate) fn directory() -> &'static Loaded {
         let documents = Documents { files: files() };
         let (desired, mut findings) = lower(&documents);
         findings.extend(check::files(&desired));
-        let loaded = Loaded { documents, desired, findings, revision: None };
+        let loaded = Loaded {
+            documents,
+            desired,
+            findings,
+            revision: None,
+        };
         assert!(!loaded.has_errors(), "{:?}", loaded.findings);
         loaded
     });

@@ -18,14 +18,24 @@ const PATHS: [&str; 3] = ["pools/a.yaml", "pools/b.yaml", "policy.yaml"];
 pub fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let parts = text.splitn(PATHS.len(), SEPARATOR).zip(PATHS);
-    let files = parts.map(|(text, path)| SourceFile { path: path.into(), text: text.into() });
-    let documents = Documents { files: files.collect() };
+    let files = parts.map(|(text, path)| SourceFile {
+        path: path.into(),
+        text: text.into(),
+    });
+    let documents = Documents {
+        files: files.collect(),
+    };
     let (desired, findings) = read(&documents);
     assert_findings(&findings, &documents);
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+    if findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Error)
+    {
         return;
     }
-    let backwards = Documents { files: documents.files.iter().rev().cloned().collect() };
+    let backwards = Documents {
+        files: documents.files.iter().rev().cloned().collect(),
+    };
     let (again, _) = read(&backwards);
     for observed in worlds::clusters() {
         assert_planned(&desired, &again, &findings, observed, &documents);
@@ -40,32 +50,60 @@ fn read(documents: &Documents) -> (Desired, Vec<Finding>) {
     (desired, findings)
 }
 
-fn assert_planned(desired: &Desired, again: &Desired, findings: &[Finding], observed: &Observed, files: &Documents) {
+fn assert_planned(
+    desired: &Desired,
+    again: &Desired,
+    findings: &[Finding],
+    observed: &Observed,
+    files: &Documents,
+) {
     let planned = plan(desired, observed, findings.to_vec());
     promises::assert_plan(&planned, desired, observed);
     assert_findings(&planned.findings, files);
     let twin = plan(again, observed, findings.to_vec());
-    assert!(PlanDocument::new(&planned, "pools") == PlanDocument::new(&twin, "pools"), "the order of files matters");
+    assert!(
+        PlanDocument::new(&planned, "pools") == PlanDocument::new(&twin, "pools"),
+        "the order of files matters"
+    );
 }
 
 /// Each has its words and its place, and every form of them is harmless.
 fn assert_findings(findings: &[Finding], documents: &Documents) {
     for finding in findings {
-        assert!(!finding.message.is_empty() && !finding.help.is_empty(), "{finding:?}");
+        assert!(
+            !finding.message.is_empty() && !finding.help.is_empty(),
+            "{finding:?}"
+        );
         assert!(finding.rule.0 != "internal", "{finding:?}");
         let related = finding.related.iter().map(|label| &label.origin);
-        finding.origin.iter().chain(related).for_each(|origin| assert_place(origin, documents));
+        finding
+            .origin
+            .iter()
+            .chain(related)
+            .for_each(|origin| assert_place(origin, documents));
     }
-    assert_harmless_but_colours("the diagnostics", &diagnostics(findings, documents, Detail::Full));
+    assert_harmless_but_colours(
+        "the diagnostics",
+        &diagnostics(findings, documents, Detail::Full),
+    );
     let told = finding_documents(findings, documents, Detail::Full);
     serde_json::to_string(&told).expect("findings are JSON");
-    assert_harmless("the Markdown", &markdown_findings(&told.findings, Detail::Full));
+    assert_harmless(
+        "the Markdown",
+        &markdown_findings(&told.findings, Detail::Full),
+    );
 }
 
 fn assert_place(origin: &Origin, documents: &Documents) {
     let file = documents.files.iter().find(|file| file.path == origin.file);
     let text = &file.expect("a finding is about a file that was read").text;
-    assert!(text.get(origin.byte_range()).is_some(), "{origin:?} is no place of its file");
+    assert!(
+        text.get(origin.byte_range()).is_some(),
+        "{origin:?} is no place of its file"
+    );
     let lines = text.split('\n').count();
-    assert!((1..=lines).contains(&(origin.line as usize)) && origin.column >= 1, "{origin:?} of {lines} lines");
+    assert!(
+        (1..=lines).contains(&(origin.line as usize)) && origin.column >= 1,
+        "{origin:?} of {lines} lines"
+    );
 }

@@ -1,4 +1,5 @@
-//! Runs the corpus of every fuzz target, without a fuzzer. A test fails with the name of the file that breaks a promise.
+//! Runs the corpus of every fuzz target, without a fuzzer. A test fails with the name of the file
+//! that breaks a promise.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -6,8 +7,11 @@ use std::path::{Path, PathBuf};
 use fuzz_checks::{claims, cluster_file, cni_input, plan_file, yaml_directory};
 
 fn files(target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(target);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../corpus")
+        .join(target);
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
@@ -22,7 +26,12 @@ fn run(target: &str, check: fn(&[u8])) {
         catch_unwind(AssertUnwindSafe(|| check(&data))).is_err()
     };
     let broken: Vec<&PathBuf> = files.iter().filter(breaks).collect();
-    assert!(broken.is_empty(), "{} of {} break a promise: {broken:#?}", broken.len(), files.len());
+    assert!(
+        broken.is_empty(),
+        "{} of {} break a promise: {broken:#?}",
+        broken.len(),
+        files.len()
+    );
 }
 
 #[test]

@@ -16,21 +16,37 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// `None` when the client goes before it has said all. A body has a `Content-Length` or is none: no client of ours sends chunks.
+    /// `None` when the client goes before it has said all. A body has a `Content-Length` or is
+    /// none: no client of ours sends chunks.
     pub(super) fn read(client: &mut impl Read) -> io::Result<Option<Self>> {
-        let Some((mut bytes, head)) = read_head(client)? else { return Ok(None) };
+        let Some((mut bytes, head)) = read_head(client)? else {
+            return Ok(None);
+        };
         let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
         let mut words = text.lines().next().unwrap_or_default().split(' ');
-        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (method, target) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
         if header(&text, "transfer-encoding").is_some() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "a body in chunks"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a body in chunks",
+            ));
         }
-        let whole = head + header(&text, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        let whole = head
+            + header(&text, "content-length")
+                .and_then(|length| length.parse().ok())
+                .unwrap_or(0);
         if !read_to(client, &mut bytes, whole)? {
             return Ok(None);
         }
         bytes.truncate(whole);
-        Ok(Some(Self { method: method.to_owned(), target: target.to_owned(), bytes }))
+        Ok(Some(Self {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            bytes,
+        }))
     }
 }
 
@@ -44,7 +60,11 @@ pub(super) fn read_answer(server: &mut impl Read) -> io::Result<Vec<u8>> {
 /// The status of an answer.
 pub(super) fn status(answer: &[u8]) -> Option<u16> {
     let line = answer.split(|byte| *byte == b'\r').next()?;
-    String::from_utf8_lossy(line).split(' ').nth(1)?.parse().ok()
+    String::from_utf8_lossy(line)
+        .split(' ')
+        .nth(1)?
+        .parse()
+        .ok()
 }
 
 /// An answer of our own.
@@ -59,12 +79,17 @@ pub(super) fn answer(status: u16, body: &str) -> String {
 fn read_head(client: &mut impl Read) -> io::Result<Option<(Vec<u8>, usize)>> {
     let mut bytes = Vec::new();
     loop {
-        let end = bytes.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
+        let end = bytes
+            .windows(END_OF_HEAD.len())
+            .position(|window| window == END_OF_HEAD);
         if let Some(start) = end {
             return Ok(Some((bytes, start + END_OF_HEAD.len())));
         }
         if bytes.len() > HEAD_LIMIT {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a head without an end"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a head without an end",
+            ));
         }
         let more = bytes.len() + 1;
         if !read_to(client, &mut bytes, more)? {
@@ -88,5 +113,8 @@ fn read_to(from: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> io::Resu
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let lines = head.lines().filter_map(|line| line.split_once(':'));
-    lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    lines
+        .into_iter()
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
 }

@@ -1,7 +1,9 @@
-//! A proxy on loopback that stands in front of one HTTP server and, on demand, does to its requests what networks and busy servers do.
+//! A proxy on loopback that stands in front of one HTTP server and, on demand, does to its requests
+//! what networks and busy servers do.
 //!
-//! It gives every request a connection of its own, and counts them all. The server must end a connection after its answer, as those of
-//! OpenStack do here. It knows nothing of what the server is.
+//! It gives every request a connection of its own, and counts them all. The server must end a
+//! connection after its answer, as those of OpenStack do here. It knows nothing of what the server
+//! is.
 
 mod http;
 mod orders;
@@ -37,7 +39,8 @@ struct Shared {
 }
 
 impl Faults {
-    /// Stands in front of the server at `upstream`, such as `127.0.0.1:9696`, which need not be there yet.
+    /// Stands in front of the server at `upstream`, such as `127.0.0.1:9696`, which need not be
+    /// there yet.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -53,7 +56,11 @@ impl Faults {
         });
         let serving = shared.clone();
         let thread = thread::spawn(move || accept(&listener, &serving));
-        Ok(Self { address, shared, thread: Some(thread) })
+        Ok(Self {
+            address,
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Where clients find it.
@@ -62,8 +69,8 @@ impl Faults {
         format!("http://{}", self.address)
     }
 
-    /// Lets the next `count` requests of this method whose path starts so meet a fault; any method where it is `*`. What was asked for first
-    /// comes first.
+    /// Lets the next `count` requests of this method whose path starts so meet a fault; any method
+    /// where it is `*`. What was asked for first comes first.
     pub fn next(&self, count: usize, method: &str, path_prefix: &str, fault: Fault) {
         self.shared.book().order(count, method, path_prefix, fault);
     }
@@ -80,13 +87,18 @@ impl Faults {
         self.shared.book().requests()
     }
 
-    /// How many requests there were of this method, or of any where it is `*`, whose path starts so.
+    /// How many requests there were of this method, or of any where it is `*`, whose path starts
+    /// so.
     #[must_use]
     pub fn count(&self, method: &str, path_prefix: &str) -> usize {
-        self.requests().iter().filter(|seen| seen.is(method, path_prefix)).count()
+        self.requests()
+            .iter()
+            .filter(|seen| seen.is(method, path_prefix))
+            .count()
     }
 
-    /// Forgets all requests and all faults that were asked for, and closes the connections that wait for an answer which never comes.
+    /// Forgets all requests and all faults that were asked for, and closes the connections that
+    /// wait for an answer which never comes.
     pub fn clear(&self) {
         self.shared.book().clear();
         self.shared.release();
@@ -128,11 +140,15 @@ impl Shared {
 
     /// One request, from its first byte to its fate.
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
-        let Some(incoming) = Incoming::read(&mut client)? else { return Ok(()) };
+        let Some(incoming) = Incoming::read(&mut client)? else {
+            return Ok(());
+        };
         let (number, fault) = self.book().enter(&incoming.method, &incoming.target);
         match fault {
             None => client.write_all(&self.forward(number, &incoming)?),
-            Some(Fault::Answer { status, body }) => client.write_all(http::answer(status, &body).as_bytes()),
+            Some(Fault::Answer { status, body }) => {
+                client.write_all(http::answer(status, &body).as_bytes())
+            }
             Some(Fault::Close) => Ok(()),
             Some(Fault::Silence) => self.hold(client),
             Some(Fault::Lose) => self.forward(number, &incoming).map(drop),
@@ -160,7 +176,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let serving = shared.clone();
-        // A server that is away, and a client that went, are seen by the other side: the connection ends.
+        // A server that is away, and a client that went, are seen by the other side: the connection
+        // ends.
         thread::spawn(move || serving.serve(client));
     }
 }

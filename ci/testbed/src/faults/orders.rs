@@ -17,7 +17,8 @@ pub enum Fault {
     Silence,
     /// A connection that is closed without an answer; the server never hears of the request.
     Close,
-    /// The server does it and answers, but the client hears nothing, on a connection that stays open.
+    /// The server does it and answers, but the client hears nothing, on a connection that stays
+    /// open.
     Withhold,
     /// The server does it and answers, but the connection is closed instead.
     Lose,
@@ -29,7 +30,10 @@ impl Fault {
     /// What a load balancer says that has no server: 503, and a text that is not JSON.
     #[must_use]
     pub fn unavailable() -> Self {
-        Self::Answer { status: 503, body: "<html><body><h1>503 Service Unavailable</h1></body></html>\n".to_owned() }
+        Self::Answer {
+            status: 503,
+            body: "<html><body><h1>503 Service Unavailable</h1></body></html>\n".to_owned(),
+        }
     }
 }
 
@@ -75,7 +79,12 @@ pub(super) struct Book {
 impl Book {
     pub(super) fn order(&mut self, count: usize, method: &str, path_prefix: &str, fault: Fault) {
         let (method, path_prefix) = (method.to_owned(), path_prefix.to_owned());
-        self.orders.push(Order { left: count, method, path_prefix, fault });
+        self.orders.push(Order {
+            left: count,
+            method,
+            path_prefix,
+            fault,
+        });
     }
 
     pub(super) fn pending(&self) -> usize {
@@ -96,8 +105,17 @@ impl Book {
     pub(super) fn enter(&mut self, method: &str, target: &str) -> (u64, Option<Fault>) {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (method, path, query) = (method.to_owned(), path.to_owned(), query.to_owned());
-        let mut seen = Seen { method, path, query, status: None, fault: None };
-        let met = self.orders.iter_mut().find(|order| order.left > 0 && seen.is(&order.method, &order.path_prefix));
+        let mut seen = Seen {
+            method,
+            path,
+            query,
+            status: None,
+            fault: None,
+        };
+        let met = self
+            .orders
+            .iter_mut()
+            .find(|order| order.left > 0 && seen.is(&order.method, &order.path_prefix));
         if let Some(order) = met {
             order.left -= 1;
             seen.fault = Some(order.fault.clone());

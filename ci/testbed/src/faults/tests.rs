@@ -18,7 +18,9 @@ fn server() -> (String, Receiver<String>) {
     thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let mut line = String::new();
-            BufReader::new(client.try_clone().unwrap()).read_line(&mut line).unwrap();
+            BufReader::new(client.try_clone().unwrap())
+                .read_line(&mut line)
+                .unwrap();
             let line = line.trim().to_owned();
             let length = line.len();
             write!(client, "HTTP/1.1 201 Created\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{line}")
@@ -30,7 +32,12 @@ fn server() -> (String, Receiver<String>) {
 }
 
 /// The status and the body, or why there is none.
-fn ask(faults: &Faults, method: &str, path: &str, limit: Duration) -> std::result::Result<(u16, String), ureq::Error> {
+fn ask(
+    faults: &Faults,
+    method: &str,
+    path: &str,
+    limit: Duration,
+) -> std::result::Result<(u16, String), ureq::Error> {
     let agent = ureq::Agent::config_builder()
         .proxy(None)
         .http_status_as_error(false)
@@ -42,17 +49,23 @@ fn ask(faults: &Faults, method: &str, path: &str, limit: Duration) -> std::resul
         "POST" => agent.post(url).send("{}")?,
         _ => agent.get(url).call()?,
     };
-    Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
+    Ok((
+        answer.status().as_u16(),
+        answer.body_mut().read_to_string()?,
+    ))
 }
 
 #[test]
 fn requests_pass_and_are_counted() {
     let (upstream, _heard) = server();
     let faults = Faults::start(&upstream).unwrap();
-    assert_eq!(ask(&faults, "GET", "/ports?name=a", LIMIT).unwrap(), (201, "GET /ports?name=a HTTP/1.1".to_owned()));
+    assert_eq!(
+        ask(&faults, "GET", "/ports?name=a", LIMIT).unwrap(),
+        (201, "GET /ports?name=a HTTP/1.1".to_owned())
+    );
     ask(&faults, "POST", "/ports", LIMIT).unwrap();
-    let counts =
-        [("GET", "/ports"), ("*", "/"), ("POST", "/networks")].map(|(method, path)| faults.count(method, path));
+    let counts = [("GET", "/ports"), ("*", "/"), ("POST", "/networks")]
+        .map(|(method, path)| faults.count(method, path));
     assert_eq!(counts, [1, 2, 0]);
     assert_eq!(faults.requests()[0].query, "name=a");
     assert_eq!(faults.requests()[1].status, Some(201));
@@ -65,8 +78,13 @@ fn only_as_many_requests_as_ordered_meet_a_fault_and_only_those_that_match() {
     let (upstream, _heard) = server();
     let faults = Faults::start(&upstream).unwrap();
     faults.next(2, "POST", "/ports", Fault::unavailable());
-    let asked =
-        [("GET", "/ports"), ("POST", "/ports"), ("POST", "/networks"), ("POST", "/ports/1"), ("POST", "/ports")];
+    let asked = [
+        ("GET", "/ports"),
+        ("POST", "/ports"),
+        ("POST", "/networks"),
+        ("POST", "/ports/1"),
+        ("POST", "/ports"),
+    ];
     let statuses = asked.map(|(method, path)| ask(&faults, method, path, LIMIT).unwrap().0);
     assert_eq!(statuses, [201, 503, 201, 503, 201]);
     assert_eq!(faults.pending(), 0);
@@ -91,7 +109,13 @@ fn the_server_has_done_what_is_withheld_or_lost() {
     for fault in [Fault::Withhold, Fault::Lose] {
         faults.next(1, "POST", "/", fault.clone());
         ask(&faults, "POST", "/", SHORT).unwrap_err();
-        let answered = || Ok(faults.requests().last().filter(|seen| seen.status == Some(201)).map(|_| ()));
+        let answered = || {
+            Ok(faults
+                .requests()
+                .last()
+                .filter(|seen| seen.status == Some(201))
+                .map(|_| ()))
+        };
         wait_until("the server's answer", LIMIT, answered).unwrap();
         assert_eq!(faults.requests().last().unwrap().fault, Some(fault));
     }
@@ -117,7 +141,10 @@ fn clearing_lets_those_go_that_wait() {
         let is_held = || Ok((!faults.shared.held().is_empty()).then_some(()));
         wait_until("the request to be held", LIMIT, is_held).unwrap();
         faults.clear();
-        assert!(!matches!(asked.join().unwrap(), Ok(_) | Err(ureq::Error::Timeout(_))));
+        assert!(!matches!(
+            asked.join().unwrap(),
+            Ok(_) | Err(ureq::Error::Timeout(_))
+        ));
     });
 }
 

@@ -1,5 +1,6 @@
-//! A machine of its own kernel, for what this machine's kernel has not: Debian's kernel and a shell in QEMU, which does what it is told command
-//! by command. No root and no KVM are needed, but Debian's apt is. It knows nothing of what is run in it.
+//! A machine of its own kernel, for what this machine's kernel has not: Debian's kernel and a shell
+//! in QEMU, which does what it is told command by command. No root and no KVM are needed, but
+//! Debian's apt is. It knows nothing of what is run in it.
 
 mod initramfs;
 mod modules;
@@ -35,8 +36,8 @@ pub struct Setup {
     pub modules: Vec<&'static str>,
     /// What its firmware calls it: a UUID.
     pub uuid: String,
-    /// Hardware addresses of further NICs, of which the first is 0000:00:10.0 on the PCI bus. Behind the first is nobody but 10.77.0.1, behind the
-    /// second 10.78.0.1.
+    /// Hardware addresses of further NICs, of which the first is 0000:00:10.0 on the PCI bus.
+    /// Behind the first is nobody but 10.77.0.1, behind the second 10.78.0.1.
     pub nics: Vec<String>,
 }
 
@@ -51,7 +52,8 @@ pub struct Answer {
     pub stderr: String,
 }
 
-/// A running guest. Dropping it ends it. This machine's loopback is 10.0.2.2 to it, through a link of the name `outside`.
+/// A running guest. Dropping it ends it. This machine's loopback is 10.0.2.2 to it, through a link
+/// of the name `outside`.
 #[derive(Debug)]
 pub struct Guest {
     // Dropped in this order.
@@ -64,7 +66,8 @@ impl Guest {
     /// Boots it and waits until it takes commands.
     ///
     /// # Errors
-    /// [`Error::Missing`] where QEMU or the kernel cannot be had; otherwise when it does not come up.
+    /// [`Error::Missing`] where QEMU or the kernel cannot be had; otherwise when it does not come
+    /// up.
     pub fn start(setup: &Setup) -> Result<Self> {
         let cache = cache();
         // Until it is up: another version of the scripts would make the cache anew.
@@ -72,9 +75,14 @@ impl Guest {
         script("prep.sh", &[&cache, Path::new("small")])?;
         let folder = RunFolder::new()?;
         let path = folder.path().join("initramfs.cpio");
-        fs::write(&path, files(setup, &cache.join("small"))?.archive()).map_err(Error::file(&path))?;
+        fs::write(&path, files(setup, &cache.join("small"))?.archive())
+            .map_err(Error::file(&path))?;
         let run = folder.path();
-        let mut arguments = vec![cache.display().to_string(), run.display().to_string(), setup.uuid.clone()];
+        let mut arguments = vec![
+            cache.display().to_string(),
+            run.display().to_string(),
+            setup.uuid.clone(),
+        ];
         arguments.extend(setup.nics.iter().cloned());
         let mut qemu = Server::start("guest", &scripts().join("boot-small.sh"), &arguments, run)?;
         let socket = run.join("orders.sock");
@@ -83,12 +91,22 @@ impl Guest {
             orders = UnixStream::connect(&socket).ok();
             orders.is_some()
         })?;
-        let orders = orders.ok_or_else(|| Error::unreadable(socket.display().to_string(), "nobody is there"))?;
-        orders.set_read_timeout(Some(LIMIT)).map_err(Error::file(&socket))?;
-        let guest = Self { orders: Mutex::new(BufReader::new(orders)), qemu, _folder: folder };
+        let orders = orders
+            .ok_or_else(|| Error::unreadable(socket.display().to_string(), "nobody is there"))?;
+        orders
+            .set_read_timeout(Some(LIMIT))
+            .map_err(Error::file(&socket))?;
+        let guest = Self {
+            orders: Mutex::new(BufReader::new(orders)),
+            qemu,
+            _folder: folder,
+        };
         let first = guest.line(&mut guest.orders(), LIMIT, "its start")?;
         if first != READY {
-            return Err(Error::unreadable("the guest's first word", format!("{first:?}")));
+            return Err(Error::unreadable(
+                "the guest's first word",
+                format!("{first:?}"),
+            ));
         }
         Ok(guest)
     }
@@ -96,7 +114,8 @@ impl Guest {
     /// Runs a line of shell.
     ///
     /// # Errors
-    /// When the guest does not answer in time, or ends; with what it said on its console. It is of no use any more then.
+    /// When the guest does not answer in time, or ends; with what it said on its console. It is of
+    /// no use any more then.
     pub fn run(&self, command: &str) -> Result<Answer> {
         self.run_within(LIMIT, command)
     }
@@ -104,13 +123,22 @@ impl Guest {
     fn run_within(&self, limit: Duration, command: &str) -> Result<Answer> {
         let mut orders = self.orders();
         let failed = |source| self.failed(command, limit, &source);
-        orders.get_ref().set_read_timeout(Some(limit)).map_err(failed)?;
+        orders
+            .get_ref()
+            .set_read_timeout(Some(limit))
+            .map_err(failed)?;
         if command.contains('\n') {
             return Err(Error::unreadable(command, "a command is one line"));
         }
-        orders.get_mut().write_all(format!("{command}\n").as_bytes()).map_err(failed)?;
+        orders
+            .get_mut()
+            .write_all(format!("{command}\n").as_bytes())
+            .map_err(failed)?;
         let head = self.line(&mut orders, limit, command)?;
-        let numbers: Vec<usize> = head.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        let numbers: Vec<usize> = head
+            .split_whitespace()
+            .filter_map(|number| number.parse().ok())
+            .collect();
         let [code, stdout, stderr] = numbers[..] else {
             return Err(Error::unreadable("the guest's answer", format!("{head:?}")));
         };
@@ -120,7 +148,11 @@ impl Guest {
             Ok::<_, Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
         let (stdout, stderr) = (text(stdout)?, text(stderr)?);
-        Ok(Answer { code: i32::try_from(code).unwrap_or(-1), stdout, stderr })
+        Ok(Answer {
+            code: i32::try_from(code).unwrap_or(-1),
+            stdout,
+            stderr,
+        })
     }
 
     /// What it said on its console so far: its commands with their answers.
@@ -133,7 +165,12 @@ impl Guest {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line(&self, orders: &mut BufReader<UnixStream>, limit: Duration, what: &str) -> Result<String> {
+    fn line(
+        &self,
+        orders: &mut BufReader<UnixStream>,
+        limit: Duration,
+        what: &str,
+    ) -> Result<String> {
         let mut line = String::new();
         match orders.read_line(&mut line) {
             Ok(0) => Err(self.failed(what, limit, &ErrorKind::UnexpectedEof.into())),
@@ -151,7 +188,10 @@ impl Guest {
                 waited: limit,
                 detail: format!("; its console:\n{console}"),
             },
-            _ => Error::Ended { program: format!("the guest at `{what}` ({source})"), log: console },
+            _ => Error::Ended {
+                program: format!("the guest at `{what}` ({source})"),
+                log: console,
+            },
         }
     }
 }
@@ -161,17 +201,29 @@ fn files(setup: &Setup, small: &Path) -> Result<Initramfs> {
     let kernels = small.join("usr/lib/modules");
     let mut entries = fs::read_dir(&kernels).map_err(Error::file(&kernels))?;
     let Some(Ok(kernel)) = entries.next() else {
-        return Err(Error::unreadable(kernels.display().to_string(), "no kernel"));
+        return Err(Error::unreadable(
+            kernels.display().to_string(),
+            "no kernel",
+        ));
     };
     let kernel: PathBuf = kernel.path();
-    let [dependencies, builtin] = ["modules.dep", "modules.builtin"].map(|name| read(&kernel.join(name)));
+    let [dependencies, builtin] =
+        ["modules.dep", "modules.builtin"].map(|name| read(&kernel.join(name)));
     let wanted = [NETWORK.as_slice(), &setup.modules].concat();
     let modules = modules::load_order(&dependencies?, &builtin?, &wanted)?;
     let busybox = bytes(&small.join("usr/bin/busybox"))?;
     let init = bytes(&scripts().join("small-init.sh"))?;
-    let mut files = setup.files.clone().file("/bin/busybox", 0o755, busybox).file("/init", 0o755, init);
+    let mut files = setup
+        .files
+        .clone()
+        .file("/bin/busybox", 0o755, busybox)
+        .file("/init", 0o755, init);
     for module in &modules {
-        files = files.file(&format!("/modules/{module}"), 0o644, bytes(&kernel.join(module))?);
+        files = files.file(
+            &format!("/modules/{module}"),
+            0o644,
+            bytes(&kernel.join(module))?,
+        );
     }
     let order: String = modules.iter().map(|module| format!("{module}\n")).collect();
     Ok(files.file("/modules/order", 0o644, order))
@@ -190,16 +242,43 @@ mod tests {
     fn a_guest_does_what_it_is_told_and_is_given_up_when_it_hangs() {
         let files = Initramfs::default().file("/etc/motto", 0o600, "hello\n");
         let uuid = "0f1e2d3c-4b5a-4697-8877-665544332211";
-        let setup = Setup { files, modules: vec!["dummy"], uuid: uuid.to_owned(), nics: Vec::new() };
+        let setup = Setup {
+            files,
+            modules: vec!["dummy"],
+            uuid: uuid.to_owned(),
+            nics: Vec::new(),
+        };
         let guest = or_skip!(Guest::start(&setup));
-        let answer = guest.run("cat /etc/motto; echo 'a fault' >&2; exit 3").unwrap();
-        let wanted = Answer { code: 3, stdout: "hello\n".to_owned(), stderr: "a fault\n".to_owned() };
+        let answer = guest
+            .run("cat /etc/motto; echo 'a fault' >&2; exit 3")
+            .unwrap();
+        let wanted = Answer {
+            code: 3,
+            stdout: "hello\n".to_owned(),
+            stderr: "a fault\n".to_owned(),
+        };
         assert_eq!(answer, wanted);
-        assert_eq!(guest.run("cat /sys/class/dmi/id/product_uuid").unwrap().stdout, format!("{uuid}\n"));
-        let hung = guest.run_within(Duration::from_millis(200), "sleep 1000").unwrap_err().to_string();
-        assert!(hung.contains("`sleep 1000`") && hung.contains("up after"), "{hung}");
+        assert_eq!(
+            guest
+                .run("cat /sys/class/dmi/id/product_uuid")
+                .unwrap()
+                .stdout,
+            format!("{uuid}\n")
+        );
+        let hung = guest
+            .run_within(Duration::from_millis(200), "sleep 1000")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            hung.contains("`sleep 1000`") && hung.contains("up after"),
+            "{hung}"
+        );
         drop(guest);
-        let ended = Guest::start(&setup).unwrap().run("poweroff -f").unwrap_err().to_string();
+        let ended = Guest::start(&setup)
+            .unwrap()
+            .run("poweroff -f")
+            .unwrap_err()
+            .to_string();
         assert!(ended.contains("the guest at `poweroff -f`"), "{ended}");
     }
 }

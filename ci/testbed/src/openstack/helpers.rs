@@ -46,7 +46,11 @@ impl OpenStack {
     /// # Errors
     /// When Neutron says no.
     pub fn create_port(&self, network: &str, more: &Value) -> Result<String> {
-        self.create("/v2.0/ports", "port", with(json!({"network_id": network}), more))
+        self.create(
+            "/v2.0/ports",
+            "port",
+            with(json!({"network_id": network}), more),
+        )
     }
 
     /// The member's ports that fit a query such as `network_id=ID&device_owner=x`.
@@ -61,16 +65,20 @@ impl OpenStack {
         }
     }
 
-    /// How many ports the member's project may have; -1 is any number. Fewer than there are is possible, too.
+    /// How many ports the member's project may have; -1 is any number. Fewer than there are is
+    /// possible, too.
     ///
     /// # Errors
     /// When Neutron says no.
     pub fn set_quota(&self, ports: i64) -> Result<()> {
         let path = format!("/v2.0/quotas/{}", self.as_member().project_id()?);
-        self.as_admin().put(&path, &json!({"quota": {"port": ports, "force": true}})).map(drop)
+        self.as_admin()
+            .put(&path, &json!({"quota": {"port": ports, "force": true}}))
+            .map(drop)
     }
 
-    /// A credential of the member. With access rules (a list of `{service, method, path}`) it is good for these requests only.
+    /// A credential of the member. With access rules (a list of `{service, method, path}`) it is
+    /// good for these requests only.
     ///
     /// # Errors
     /// When Keystone says no.
@@ -79,14 +87,27 @@ impl OpenStack {
         name: &str,
         access_rules: Option<&Value>,
     ) -> Result<ApplicationCredential> {
-        let path = format!("/v3/users/{}/application_credentials", self.as_member().user_id()?);
+        let path = format!(
+            "/v3/users/{}/application_credentials",
+            self.as_member().user_id()?
+        );
         let mut credential = json!({"name": name});
         if let Some(rules) = access_rules {
             credential["access_rules"] = rules.clone();
         }
-        let answer = self.as_member().post(&path, &json!({"application_credential": credential}))?;
-        let text = |name: &str| answer["application_credential"][name].as_str().unwrap_or_default().to_owned();
-        Ok(ApplicationCredential { id: text("id"), secret: text("secret") })
+        let answer = self
+            .as_member()
+            .post(&path, &json!({"application_credential": credential}))?;
+        let text = |name: &str| {
+            answer["application_credential"][name]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Ok(ApplicationCredential {
+            id: text("id"),
+            secret: text("secret"),
+        })
     }
 
     /// Takes a credential of the member back.
@@ -95,12 +116,19 @@ impl OpenStack {
     /// When Keystone says no.
     pub fn delete_application_credential(&self, credential: &ApplicationCredential) -> Result<()> {
         let user = self.as_member().user_id()?;
-        self.as_member().delete(&format!("/v3/users/{user}/application_credentials/{}", credential.id)).map(drop)
+        self.as_member()
+            .delete(&format!(
+                "/v3/users/{user}/application_credentials/{}",
+                credential.id
+            ))
+            .map(drop)
     }
 
     fn create(&self, path: &str, kind: &str, object: Value) -> Result<String> {
         let answer = self.as_member().post(path, &json!({ kind: object }))?;
-        let id = answer[kind]["id"].as_str().ok_or_else(|| Error::unreadable(path, "an object without an id"))?;
+        let id = answer[kind]["id"]
+            .as_str()
+            .ok_or_else(|| Error::unreadable(path, "an object without an id"))?;
         Ok(id.to_owned())
     }
 }

@@ -83,14 +83,22 @@ impl Config<'_> {
 }
 
 /// Keystone with these settings, not running yet.
-pub(super) fn service(python: &Python, folder: &Path, port: u16, config: &Config<'_>) -> Result<Service> {
+pub(super) fn service(
+    python: &Python,
+    folder: &Path,
+    port: u16,
+    config: &Config<'_>,
+) -> Result<Service> {
     config.write(folder)?;
     let recipe = Recipe {
         name: NAME,
         module: "keystone.wsgi.api:application",
         health: "/v3",
         environment: &[
-            ("OS_KEYSTONE_CONFIG_DIR", folder.join(NAME).display().to_string()),
+            (
+                "OS_KEYSTONE_CONFIG_DIR",
+                folder.join(NAME).display().to_string(),
+            ),
             ("OS_KEYSTONE_CONFIG_FILES", "keystone.conf".to_owned()),
         ],
         workers: 1,
@@ -103,7 +111,10 @@ pub(super) fn service(python: &Python, folder: &Path, port: u16, config: &Config
 pub(super) fn template(python: &Python) -> Result<PathBuf> {
     template::find_or_prepare(&python.templates(), NAME, |state| {
         let folder = RunFolder::new()?;
-        let config = Config { state, token_lifetime: Duration::from_secs(3600) };
+        let config = Config {
+            state,
+            token_lifetime: Duration::from_secs(3600),
+        };
         let file = config.write(folder.path())?;
         write_keys(state)?;
         bootstrap(python, folder.path(), &file)?;
@@ -112,15 +123,24 @@ pub(super) fn template(python: &Python) -> Result<PathBuf> {
             keystone.start()?;
             Ok(keystone)
         })?;
-        fill(&Session::new(&keystone.direct_url(), NOWHERE, Credentials::admin()))
+        fill(&Session::new(
+            &keystone.direct_url(),
+            NOWHERE,
+            Credentials::admin(),
+        ))
     })
 }
 
-/// Keys as `fernet_setup` and `credential_setup` make them, who want to know a user's name for that: the next one and the one in use.
+/// Keys as `fernet_setup` and `credential_setup` make them, who want to know a user's name for
+/// that: the next one and the one in use.
 fn write_keys(state: &Path) -> Result<()> {
     for folder in [TOKEN_KEYS, CREDENTIAL_KEYS] {
         for number in [0, 1] {
-            super::write(&state.join(folder), &number.to_string(), &URL_SAFE.encode([number; FERNET_KEY_LENGTH]))?;
+            super::write(
+                &state.join(folder),
+                &number.to_string(),
+                &URL_SAFE.encode([number; FERNET_KEY_LENGTH]),
+            )?;
         }
     }
     Ok(())
@@ -157,8 +177,20 @@ fn bootstrap(python: &Python, folder: &Path, file: &Path) -> Result<()> {
 }
 
 fn fill(admin: &Session) -> Result<()> {
-    add_user(admin, SERVICE_PROJECT, NEUTRON_USER, NEUTRON_PASSWORD, "admin")?;
-    add_user(admin, MEMBER_PROJECT, MEMBER_USER, MEMBER_PASSWORD, "member")?;
+    add_user(
+        admin,
+        SERVICE_PROJECT,
+        NEUTRON_USER,
+        NEUTRON_PASSWORD,
+        "admin",
+    )?;
+    add_user(
+        admin,
+        MEMBER_PROJECT,
+        MEMBER_USER,
+        MEMBER_PASSWORD,
+        "member",
+    )?;
     let service = json!({"service": {"type": "network", "name": "neutron"}});
     let service = create(admin, "/v3/services", &service)?;
     for interface in INTERFACES {
@@ -176,18 +208,29 @@ fn add_user(admin: &Session, project: &str, user: &str, password: &str, role: &s
     let user = create(admin, "/v3/users", &user)?;
     let path = format!("/v3/roles?name={role}");
     let roles = admin.get(&path)?;
-    let role = roles["roles"][0]["id"].as_str().ok_or_else(|| Error::unreadable(path, "no such role"))?;
-    admin.put(&format!("/v3/projects/{project}/users/{user}/roles/{role}"), &Value::Null).map(drop)
+    let role = roles["roles"][0]["id"]
+        .as_str()
+        .ok_or_else(|| Error::unreadable(path, "no such role"))?;
+    admin
+        .put(
+            &format!("/v3/projects/{project}/users/{user}/roles/{role}"),
+            &Value::Null,
+        )
+        .map(drop)
 }
 
 fn create(admin: &Session, path: &str, object: &Value) -> Result<String> {
     let answer = admin.post(path, object)?;
-    let id = answer.as_object().and_then(|answer| answer.values().next()).and_then(|object| object["id"].as_str());
-    id.map(str::to_owned).ok_or_else(|| Error::unreadable(path, "an object without an id"))
+    let id = answer
+        .as_object()
+        .and_then(|answer| answer.values().next())
+        .and_then(|object| object["id"].as_str());
+    id.map(str::to_owned)
+        .ok_or_else(|| Error::unreadable(path, "an object without an id"))
 }
 
-/// Points a copy of the template: the public interface to the fault proxies, past which the services talk to each other. Before Keystone starts,
-/// because its API takes seconds for that.
+/// Points a copy of the template: the public interface to the fault proxies, past which the
+/// services talk to each other. Before Keystone starts, because its API takes seconds for that.
 pub(super) fn point_catalog(
     python: &Python,
     state: &Path,
@@ -201,10 +244,16 @@ pub(super) fn point_catalog(
             let base = match (interface, kind, internal) {
                 ("public", ..) => service.faults().url(),
                 // Keystone's own is what Neutron asks about tokens.
-                ("internal", "network", Internal::Guest) => service.direct_url().replace(HOST, HOST_IN_GUEST),
+                ("internal", "network", Internal::Guest) => {
+                    service.direct_url().replace(HOST, HOST_IN_GUEST)
+                }
                 _ => service.direct_url(),
             };
-            arguments.extend([format!("{base}{path}"), interface.to_owned(), kind.to_owned()]);
+            arguments.extend([
+                format!("{base}{path}"),
+                interface.to_owned(),
+                kind.to_owned(),
+            ]);
         }
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

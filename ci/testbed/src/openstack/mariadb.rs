@@ -17,11 +17,17 @@ use crate::process::{Server, free_port, isolated, with_free_ports};
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// What the server needs that not every system has.
-const LIBRARIES: [(&str, &str); 3] =
-    [("libaio1", "libaio.so.1"), ("libnuma1", "libnuma.so.1"), ("liburing2", "liburing.so.2")];
+const LIBRARIES: [(&str, &str); 3] = [
+    ("libaio1", "libaio.so.1"),
+    ("libnuma1", "libnuma.so.1"),
+    ("liburing2", "liburing.so.2"),
+];
 /// What makes a new server's own tables, in this order, as `mariadb-install-db` has it.
-const OWN_TABLES: [&str; 3] =
-    ["mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql"];
+const OWN_TABLES: [&str; 3] = [
+    "mysql_system_tables.sql",
+    "mysql_performance_tables.sql",
+    "mysql_system_tables_data.sql",
+];
 /// One statement in each line, as `--init-file` wants it.
 const ACCOUNT: &str = "create database if not exists neutron character set utf8mb4;\n\
                        create user if not exists 'neutron'@'127.0.0.1' identified by 'neutron';\n\
@@ -44,7 +50,10 @@ impl Programs {
             let path = debian_file(package, &file)?;
             folders.push(path.parent().unwrap_or(&path).display().to_string());
         }
-        Ok(Self { root, libraries: folders.join(":") })
+        Ok(Self {
+            root,
+            libraries: folders.join(":"),
+        })
     }
 
     fn server(&self) -> PathBuf {
@@ -79,13 +88,22 @@ impl Programs {
         let input = File::open(&input).map_err(Error::file(&input))?;
         let program = self.server();
         let mut command: Command = isolated(&program, folder);
-        command.env("LD_LIBRARY_PATH", &self.libraries).args(self.arguments(data)).arg("--bootstrap");
-        let output = command.stdin(Stdio::from(input)).output().map_err(Error::file(&program))?;
+        command
+            .env("LD_LIBRARY_PATH", &self.libraries)
+            .args(self.arguments(data))
+            .arg("--bootstrap");
+        let output = command
+            .stdin(Stdio::from(input))
+            .output()
+            .map_err(Error::file(&program))?;
         if output.status.success() {
             return Ok(());
         }
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(Error::Failed { program: "mariadbd --bootstrap".to_owned(), stderr })
+        Err(Error::Failed {
+            program: "mariadbd --bootstrap".to_owned(),
+            stderr,
+        })
     }
 }
 
@@ -101,8 +119,10 @@ impl MariaDb {
     pub(super) fn start(programs: &Programs, state: &Path, folder: &Path) -> Result<Self> {
         let init = write(folder, "account.sql", ACCOUNT)?;
         let port = free_port()?;
-        let mut arguments =
-            vec![format!("LD_LIBRARY_PATH={}", programs.libraries), programs.server().display().to_string()];
+        let mut arguments = vec![
+            format!("LD_LIBRARY_PATH={}", programs.libraries),
+            programs.server().display().to_string(),
+        ];
         arguments.extend(programs.arguments(&data(state)));
         arguments.extend([
             "--bind-address=127.0.0.1".to_owned(),
@@ -114,12 +134,18 @@ impl MariaDb {
         ]);
         let mut server = Server::start("mariadb", Path::new("/usr/bin/env"), &arguments, folder)?;
         server.wait_ready(READY_LIMIT, || greets(port))?;
-        Ok(Self { _server: server, port })
+        Ok(Self {
+            _server: server,
+            port,
+        })
     }
 
     /// The database as SQLAlchemy writes it.
     pub(super) fn url(&self) -> String {
-        format!("mysql+pymysql://neutron:neutron@127.0.0.1:{}/neutron?charset=utf8mb4", self.port)
+        format!(
+            "mysql+pymysql://neutron:neutron@127.0.0.1:{}/neutron?charset=utf8mb4",
+            self.port
+        )
     }
 }
 
@@ -141,7 +167,9 @@ fn data(state: &Path) -> PathBuf {
 
 /// A MariaDB speaks first.
 fn greets(port: u16) -> bool {
-    let Ok(mut connection) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let Ok(mut connection) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
     let is_limited = connection.set_read_timeout(Some(PROBE_LIMIT)).is_ok();
     is_limited && connection.read_exact(&mut [0]).is_ok()
 }

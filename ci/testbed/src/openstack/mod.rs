@@ -1,7 +1,9 @@
-//! A real OpenStack on loopback: Keystone and Neutron under uWSGI, as deployments run them, with a small catalog and three users.
+//! A real OpenStack on loopback: Keystone and Neutron under uWSGI, as deployments run them, with a
+//! small catalog and three users.
 //!
-//! Packages come from the Python package index and, for MariaDB, from Debian; nothing is installed outside of the cache. A [`Faults`] stands in
-//! front of each of the two services, and the catalog names those for everybody who asks for the public interface. It knows nothing of CNI.
+//! Packages come from the Python package index and, for MariaDB, from Debian; nothing is installed
+//! outside of the cache. A [`Faults`] stands in front of each of the two services, and the catalog
+//! names those for everybody who asks for the public interface. It knows nothing of CNI.
 
 mod helpers;
 mod keystone;
@@ -26,8 +28,8 @@ use crate::vm::{HOST, HOST_IN_GUEST};
 
 pub use helpers::ApplicationCredential;
 pub use keystone::{
-    ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, NEUTRON_PASSWORD,
-    NEUTRON_USER, REGION, SERVICE_PROJECT,
+    ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT,
+    MEMBER_USER, NEUTRON_PASSWORD, NEUTRON_USER, REGION, SERVICE_PROJECT,
 };
 pub use service::Service;
 pub use session::{Answer, Credentials, Session};
@@ -40,7 +42,8 @@ use python::Python;
 pub enum Database {
     /// A file, with one worker, because several lock each other out: quick to start.
     Sqlite,
-    /// As deployments have it, with two workers and the tables that Neutron's own migrations make: for races.
+    /// As deployments have it, with two workers and the tables that Neutron's own migrations make:
+    /// for races.
     MariaDb,
 }
 
@@ -62,7 +65,8 @@ pub struct Options {
     pub max_allowed_address_pair: u32,
     /// How many objects a page of a list has at most; without it, as many as are asked for.
     pub largest_page: Option<u32>,
-    /// For how long a token is good, in whole seconds. 2 are too few: Neutron itself logs in with such a token, too.
+    /// For how long a token is good, in whole seconds. 2 are too few: Neutron itself logs in with
+    /// such a token, too.
     pub token_lifetime: Duration,
     /// Whom the catalog's internal interface of Neutron is for.
     pub internal: Internal,
@@ -73,7 +77,13 @@ impl Default for Options {
     fn default() -> Self {
         let (database, internal) = (Database::Sqlite, Internal::Machine);
         let token_lifetime = Duration::from_secs(3600);
-        Self { database, max_allowed_address_pair: 10, largest_page: None, token_lifetime, internal }
+        Self {
+            database,
+            max_allowed_address_pair: 10,
+            largest_page: None,
+            token_lifetime,
+            internal,
+        }
     }
 }
 
@@ -92,10 +102,12 @@ pub struct OpenStack {
 impl OpenStack {
     /// Starts it and waits until both services answer.
     ///
-    /// The first start on a machine fetches packages and compiles one of them; that takes a minute or two.
+    /// The first start on a machine fetches packages and compiles one of them; that takes a minute
+    /// or two.
     ///
     /// # Errors
-    /// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot be built, or does not get ready.
+    /// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something
+    /// cannot be built, or does not get ready.
     pub fn start(options: &Options) -> Result<Self> {
         let sources = Sources::prepare(options.database)?;
         with_free_ports(|| sources.start(options))
@@ -146,14 +158,20 @@ impl OpenStack {
     /// A session of whoever that is; past the fault proxies.
     #[must_use]
     pub fn session(&self, credentials: Credentials) -> Session {
-        Session::new(&self.keystone.direct_url(), &self.neutron.direct_url(), credentials)
+        Session::new(
+            &self.keystone.direct_url(),
+            &self.neutron.direct_url(),
+            credentials,
+        )
     }
 }
 
-/// Fetches, builds and fills all that a start needs, as the first start would. For those who want it to be seen: what is told from inside of a test is not.
+/// Fetches, builds and fills all that a start needs, as the first start would. For those who want
+/// it to be seen: what is told from inside of a test is not.
 ///
 /// # Errors
-/// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot be built.
+/// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot
+/// be built.
 pub fn prepare(database: Database) -> Result<()> {
     Sources::prepare(database).map(drop)
 }
@@ -178,7 +196,12 @@ impl Sources {
             None => neutron::sqlite_template(&python)?,
             Some(programs) => mariadb::template(&python, programs)?,
         };
-        Ok(Self { python, programs, accounts, tables })
+        Ok(Self {
+            python,
+            programs,
+            accounts,
+            tables,
+        })
     }
 
     /// One attempt, in a folder of its own.
@@ -191,10 +214,16 @@ impl Sources {
             None => None,
             Some(programs) => Some(MariaDb::start(programs, &state, folder.path())?),
         };
-        let tables = database.as_ref().map_or_else(|| neutron::sqlite_url(&state), MariaDb::url);
+        let tables = database
+            .as_ref()
+            .map_or_else(|| neutron::sqlite_url(&state), MariaDb::url);
         let keystone_port = free_port()?;
-        let keystone_config = keystone::Config { state: &state, token_lifetime: options.token_lifetime };
-        let keystone = keystone::service(&self.python, folder.path(), keystone_port, &keystone_config)?;
+        let keystone_config = keystone::Config {
+            state: &state,
+            token_lifetime: options.token_lifetime,
+        };
+        let keystone =
+            keystone::service(&self.python, folder.path(), keystone_port, &keystone_config)?;
         let neutron_config = neutron::Config {
             python: &self.python,
             state: &state,
@@ -204,16 +233,37 @@ impl Sources {
             max_allowed_address_pair: options.max_allowed_address_pair,
             largest_page: options.largest_page,
         };
-        let neutron = neutron::service(&self.python, folder.path(), workers(options.database), &neutron_config)?;
-        keystone::point_catalog(&self.python, &state, options.internal, [&keystone, &neutron])?;
+        let neutron = neutron::service(
+            &self.python,
+            folder.path(),
+            workers(options.database),
+            &neutron_config,
+        )?;
+        keystone::point_catalog(
+            &self.python,
+            &state,
+            options.internal,
+            [&keystone, &neutron],
+        )?;
         // Both load for a second or two, so they do it at the same time.
         keystone.launch()?;
         neutron.launch()?;
         keystone.wait_ready()?;
-        let session = |credentials| Session::new(&keystone.direct_url(), &neutron.direct_url(), credentials);
-        let (member, admin) = (session(Credentials::member()), session(Credentials::admin()));
+        let session =
+            |credentials| Session::new(&keystone.direct_url(), &neutron.direct_url(), credentials);
+        let (member, admin) = (
+            session(Credentials::member()),
+            session(Credentials::admin()),
+        );
         neutron.wait_ready()?;
-        Ok(OpenStack { neutron, keystone, member, admin, _database: database, _folder: folder })
+        Ok(OpenStack {
+            neutron,
+            keystone,
+            member,
+            admin,
+            _database: database,
+            _folder: folder,
+        })
     }
 }
 

@@ -13,7 +13,8 @@ use crate::process::free_port;
 const NAME: &str = "neutron";
 const FILE: &str = "neutron.conf";
 
-/// Makes the tables from the models. Neutron's migrations are for MySQL only: of 29.0.0, 1df244e556f5 alters constraints, which SQLite cannot.
+/// Makes the tables from the models. Neutron's migrations are for MySQL only: of 29.0.0,
+/// 1df244e556f5 alters constraints, which SQLite cannot.
 const TABLES: &str = r#"import sys
 from oslo_config import cfg
 from neutron.common import config
@@ -40,10 +41,19 @@ pub(super) struct Config<'a> {
 }
 
 impl Config<'_> {
-    /// `router` is needed by two extensions that ML2 loads, and `openvswitch` by `trunk`. Without `service_type`, application credentials with
-    /// access rules are refused whatever the rules say.
+    /// `router` is needed by two extensions that ML2 loads, and `openvswitch` by `trunk`. Without
+    /// `service_type`, application credentials with access rules are refused whatever the rules
+    /// say.
     fn text(&self) -> String {
-        let Self { python, state, database, keystone, public_keystone, max_allowed_address_pair, largest_page } = self;
+        let Self {
+            python,
+            state,
+            database,
+            keystone,
+            public_keystone,
+            max_allowed_address_pair,
+            largest_page,
+        } = self;
         let largest_page = largest_page.map_or_else(|| "-1".to_owned(), |count| count.to_string());
         let (paste, state) = (python.file("etc/neutron/api-paste.ini"), state.display());
         format!(
@@ -72,14 +82,22 @@ impl Config<'_> {
 }
 
 /// Neutron with these settings, not running yet.
-pub(super) fn service(python: &Python, folder: &Path, workers: u32, config: &Config<'_>) -> Result<Service> {
+pub(super) fn service(
+    python: &Python,
+    folder: &Path,
+    workers: u32,
+    config: &Config<'_>,
+) -> Result<Service> {
     config.write(folder)?;
     let recipe = Recipe {
         name: NAME,
         module: "neutron.wsgi.api:application",
         health: "/",
         environment: &[
-            ("OS_NEUTRON_CONFIG_DIR", folder.join(NAME).display().to_string()),
+            (
+                "OS_NEUTRON_CONFIG_DIR",
+                folder.join(NAME).display().to_string(),
+            ),
             ("OS_NEUTRON_CONFIG_FILES", FILE.to_owned()),
         ],
         workers,
@@ -99,15 +117,27 @@ pub(super) fn sqlite_template(python: &Python) -> Result<PathBuf> {
         let folder = RunFolder::new()?;
         let file = write_for_tables(python, folder.path(), &sqlite_url(state))?;
         let script = write(folder.path(), "tables.py", TABLES)?;
-        python.run("python", &[&script.display().to_string(), &file], folder.path())?;
-        python.run("neutron-db-manage", &["--config-file", &file, "stamp", "heads"], folder.path())
+        python.run(
+            "python",
+            &[&script.display().to_string(), &file],
+            folder.path(),
+        )?;
+        python.run(
+            "neutron-db-manage",
+            &["--config-file", &file, "stamp", "heads"],
+            folder.path(),
+        )
     })
 }
 
 /// Neutron's own migrations.
 pub(super) fn migrate(python: &Python, folder: &Path, database: &str) -> Result<()> {
     let file = write_for_tables(python, folder, database)?;
-    python.run("neutron-db-manage", &["--config-file", &file, "upgrade", "heads"], folder)
+    python.run(
+        "neutron-db-manage",
+        &["--config-file", &file, "upgrade", "heads"],
+        folder,
+    )
 }
 
 fn write_for_tables(python: &Python, folder: &Path, database: &str) -> Result<String> {

@@ -31,12 +31,21 @@ pub(super) struct Recipe<'a> {
 }
 
 impl Recipe<'_> {
-    /// Without the `Connection` header, a client that keeps connections now and then uses one that uWSGI has closed; Neutron's documented
-    /// settings have it, too. `no-orphans`: workers of a killed master go with it.
+    /// Without the `Connection` header, a client that keeps connections now and then uses one that
+    /// uWSGI has closed; Neutron's documented settings have it, too. `no-orphans`: workers of a
+    /// killed master go with it.
     fn settings(&self) -> String {
-        let environment: String =
-            self.environment.iter().map(|(name, value)| format!("env = {name}={value}\n")).collect();
-        let Self { module, workers, port, .. } = self;
+        let environment: String = self
+            .environment
+            .iter()
+            .map(|(name, value)| format!("env = {name}={value}\n"))
+            .collect();
+        let Self {
+            module,
+            workers,
+            port,
+            ..
+        } = self;
         format!(
             "[uwsgi]\nhttp-socket = 127.0.0.1:{port}\nmodule = {module}\n{environment}processes = {workers}\n\
              threads = 1\nmaster = true\nenable-threads = true\nthunder-lock = true\nlazy-apps = true\n\
@@ -62,7 +71,11 @@ pub struct Service {
 impl Service {
     /// Not running yet; but its fault proxy is, and so it has its public address.
     pub(super) fn new(program: &Path, folder: &Path, recipe: &Recipe<'_>) -> Result<Self> {
-        let settings = super::write(folder, &format!("{}-uwsgi.ini", recipe.name), &recipe.settings())?;
+        let settings = super::write(
+            folder,
+            &format!("{}-uwsgi.ini", recipe.name),
+            &recipe.settings(),
+        )?;
         Ok(Self {
             name: recipe.name,
             program: program.to_owned(),
@@ -87,7 +100,8 @@ impl Service {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Takes it away, if it is there: nothing listens on its port then, and its fault proxy closes what comes.
+    /// Takes it away, if it is there: nothing listens on its port then, and its fault proxy closes
+    /// what comes.
     pub fn stop(&self) {
         self.server().take();
     }
@@ -110,7 +124,9 @@ impl Service {
             server.end_with(ending);
         }
         // Workers outlive a killed master for a moment.
-        wait_until("its port", PORT_LIMIT, || Ok(TcpListener::bind(("127.0.0.1", self.port)).ok()))?;
+        wait_until("its port", PORT_LIMIT, || {
+            Ok(TcpListener::bind(("127.0.0.1", self.port)).ok())
+        })?;
         self.start()
     }
 
@@ -124,7 +140,11 @@ impl Service {
     }
 
     pub(super) fn wait_ready(&self) -> Result<()> {
-        let agent = Agent::config_builder().proxy(None).timeout_global(Some(PROBE_LIMIT)).build().new_agent();
+        let agent = Agent::config_builder()
+            .proxy(None)
+            .timeout_global(Some(PROBE_LIMIT))
+            .build()
+            .new_agent();
         let url = format!("{}{}", self.direct_url(), self.health);
         match &mut *self.server() {
             Some(server) => server.wait_ready(READY_LIMIT, || agent.get(&url).call().is_ok()),

@@ -1,4 +1,5 @@
-//! What a test says to Neutron and Keystone: JSON in, JSON out, with a token that is fetched when it is needed.
+//! What a test says to Neutron and Keystone: JSON in, JSON out, with a token that is fetched when
+//! it is needed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,14 +54,22 @@ impl Credentials {
     /// A user by name.
     #[must_use]
     pub fn password(user: &str, password: &str, project: &str) -> Self {
-        Self::Password { user: user.to_owned(), password: password.to_owned(), project: project.to_owned() }
+        Self::Password {
+            user: user.to_owned(),
+            password: password.to_owned(),
+            project: project.to_owned(),
+        }
     }
 
     /// The body of the login.
     fn login(&self) -> Value {
         let domain = json!({"id": DOMAIN});
         match self {
-            Self::Password { user, password, project } => json!({"auth": {
+            Self::Password {
+                user,
+                password,
+                project,
+            } => json!({"auth": {
                 "identity": {
                     "methods": ["password"],
                     "password": {"user": {"name": user, "domain": domain, "password": password}},
@@ -87,10 +96,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The `type` of Neutron's error, such as `MacAddressInUse`; empty where it is no error of Neutron's.
+    /// The `type` of Neutron's error, such as `MacAddressInUse`; empty where it is no error of
+    /// Neutron's.
     #[must_use]
     pub fn kind(&self) -> &str {
-        self.body["NeutronError"]["type"].as_str().unwrap_or_default()
+        self.body["NeutronError"]["type"]
+            .as_str()
+            .unwrap_or_default()
     }
 
     /// The body, if the status is one of success.
@@ -102,11 +114,20 @@ impl Answer {
             return Ok(self.body);
         }
         let (method, path) = self.request.clone();
-        Err(Error::Status { method, path, status: self.status, message: self.message() })
+        Err(Error::Status {
+            method,
+            path,
+            status: self.status,
+            message: self.message(),
+        })
     }
 
     fn message(&self) -> String {
-        match (self.kind(), self.body["NeutronError"]["message"].as_str(), self.body["error"]["message"].as_str()) {
+        match (
+            self.kind(),
+            self.body["NeutronError"]["message"].as_str(),
+            self.body["error"]["message"].as_str(),
+        ) {
             (kind, Some(message), _) => format!("{kind}: {message}"),
             (_, None, Some(message)) => message.to_owned(),
             (_, None, None) => self.body.to_string(),
@@ -122,7 +143,8 @@ struct Login {
     project: String,
 }
 
-/// One user's way to both services, past the fault proxies. A path that starts with `/v3` is Keystone's, any other Neutron's.
+/// One user's way to both services, past the fault proxies. A path that starts with `/v3` is
+/// Keystone's, any other Neutron's.
 #[derive(Debug)]
 pub struct Session {
     agent: Agent,
@@ -143,7 +165,13 @@ impl Session {
             .build()
             .new_agent();
         let (keystone, neutron) = (keystone.to_owned(), neutron.to_owned());
-        Self { agent, keystone, neutron, credentials, login: Mutex::new(None) }
+        Self {
+            agent,
+            keystone,
+            neutron,
+            credentials,
+            login: Mutex::new(None),
+        }
     }
 
     /// Reads.
@@ -167,7 +195,8 @@ impl Session {
     /// # Errors
     /// When the service says no.
     pub fn put(&self, path: &str, body: &Value) -> Result<Value> {
-        self.exchange("PUT", path, Some(body).filter(|body| !body.is_null()))?.success()
+        self.exchange("PUT", path, Some(body).filter(|body| !body.is_null()))?
+            .success()
     }
 
     /// Deletes.
@@ -178,7 +207,8 @@ impl Session {
         self.exchange("DELETE", path, None)?.success()
     }
 
-    /// Any request, for tests that look at the status. Logs in again once when the token is good no more.
+    /// Any request, for tests that look at the status. Logs in again once when the token is good no
+    /// more.
     ///
     /// # Errors
     /// When there is no answer, or the login fails.
@@ -246,9 +276,18 @@ impl Session {
     fn log_in(&self) -> Result<Login> {
         let (method, path) = ("POST", "/v3/auth/tokens");
         let response = self.run(method, path, &[], Some(&self.credentials.login()))?;
-        let token = response.headers().get("X-Subject-Token").and_then(|token| token.to_str().ok()).map(str::to_owned);
+        let token = response
+            .headers()
+            .get("X-Subject-Token")
+            .and_then(|token| token.to_str().ok())
+            .map(str::to_owned);
         let body = read(method, path, response)?.success()?;
-        let text = |pointer| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |pointer| {
+            body.pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         Ok(Login {
             token: token.ok_or_else(|| Error::unreadable(path, "no X-Subject-Token"))?,
             user: text("/token/user/id"),
@@ -256,7 +295,13 @@ impl Session {
         })
     }
 
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Result<Answer> {
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Answer> {
         let login = self.login()?;
         let headers = [&[("X-Auth-Token", &*login.token)], headers].concat();
         read(method, path, self.run(method, path, &headers, body)?)
@@ -269,17 +314,30 @@ impl Session {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<http::Response<ureq::Body>> {
-        let base = if path.starts_with("/v3") { &self.keystone } else { &self.neutron };
-        let mut request = Request::builder().method(method).uri(format!("{base}{path}"));
+        let base = if path.starts_with("/v3") {
+            &self.keystone
+        } else {
+            &self.neutron
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{base}{path}"));
         for &(name, value) in headers {
             request = request.header(name, value);
         }
         let answer = match body {
             // Neutron refuses a DELETE with any body.
-            None => request.body(()).map_err(ureq::Error::from).and_then(|request| self.agent.run(request)),
+            None => request
+                .body(())
+                .map_err(ureq::Error::from)
+                .and_then(|request| self.agent.run(request)),
             Some(value) => {
-                let request = request.header("Content-Type", "application/json").body(value.to_string());
-                request.map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+                let request = request
+                    .header("Content-Type", "application/json")
+                    .body(value.to_string());
+                request
+                    .map_err(ureq::Error::from)
+                    .and_then(|request| self.agent.run(request))
             }
         };
         answer.map_err(failed(method, path))
@@ -289,12 +347,24 @@ impl Session {
 fn read(method: &str, path: &str, response: http::Response<ureq::Body>) -> Result<Answer> {
     let status = response.status().as_u16();
     let mut body = response.into_body();
-    let text = body.with_config().limit(u64::MAX).read_to_vec().map_err(failed(method, path))?;
+    let text = body
+        .with_config()
+        .limit(u64::MAX)
+        .read_to_vec()
+        .map_err(failed(method, path))?;
     let body = serde_json::from_slice(&text).unwrap_or_default();
-    Ok(Answer { request: (method.to_owned(), path.to_owned()), status, body })
+    Ok(Answer {
+        request: (method.to_owned(), path.to_owned()),
+        status,
+        body,
+    })
 }
 
 fn failed(method: &str, path: &str) -> impl FnOnce(ureq::Error) -> Error {
     let (method, path) = (method.to_owned(), path.to_owned());
-    move |source| Error::Request { method, path, source: Box::new(source) }
+    move |source| Error::Request {
+        method,
+        path,
+        source: Box::new(source),
+    }
 }

@@ -1,4 +1,5 @@
-//! Databases that are prepared once and copied at every start. A template lies beside the packages that made it.
+//! Databases that are prepared once and copied at every start. A template lies beside the packages
+//! that made it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,11 @@ use crate::error::{Error, Result};
 const RECIPE_VERSION: &str = "1";
 
 /// Finds a template, or lets `prepare` fill its folder; several processes may ask at once.
-pub(super) fn find_or_prepare(parent: &Path, name: &str, prepare: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+pub(super) fn find_or_prepare(
+    parent: &Path,
+    name: &str,
+    prepare: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     fs::create_dir_all(parent).map_err(Error::file(parent))?;
     let template = parent.join(format!("{name}-{RECIPE_VERSION}"));
     let lock_path = template.with_added_extension("lock");

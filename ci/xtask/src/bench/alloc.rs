@@ -25,14 +25,19 @@ struct Peer {
 
 impl Peer {
     fn new(name: &'static str) -> Self {
-        Self { name, milliseconds: Samples::default(), rss_mib: Samples::default() }
+        Self {
+            name,
+            milliseconds: Samples::default(),
+            rss_mib: Samples::default(),
+        }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn measure(&mut self, command: &mut Command) -> Result<()> {
         let measured = measured(command)?;
         self.milliseconds.add(measured.nanoseconds as f64 / 1e6);
-        self.rss_mib.add(measured.peak_rss_bytes as f64 / 1_048_576.0);
+        self.rss_mib
+            .add(measured.peak_rss_bytes as f64 / 1_048_576.0);
         Ok(())
     }
 
@@ -42,8 +47,16 @@ impl Peer {
     }
 
     fn describe(&self, layout: &str) {
-        let Self { name, milliseconds, rss_mib } = self;
-        println!("{name}, {layout}, ms: {}; peak RSS {:.1} MiB", milliseconds.spread(), rss_mib.max());
+        let Self {
+            name,
+            milliseconds,
+            rss_mib,
+        } = self;
+        println!(
+            "{name}, {layout}, ms: {}; peak RSS {:.1} MiB",
+            milliseconds.spread(),
+            rss_mib.max()
+        );
     }
 }
 
@@ -59,14 +72,33 @@ pub fn run(blocks: usize) -> Result<()> {
     let programs = build(&[Program::CidrsetBenchmark])?;
     let plain = compare(&programs, blocks, None)?;
     let fragmented = compare(&programs, blocks, Some("fragmented"))?;
-    let rss = [&plain, &fragmented].map(|c| c.slots.rss_mib.max()).into_iter().fold(0.0, f64::max);
-    let cidrset_rss = [&plain, &fragmented].map(|c| c.cidrset.rss_mib.max()).into_iter().fold(0.0, f64::max);
+    let rss = [&plain, &fragmented]
+        .map(|c| c.slots.rss_mib.max())
+        .into_iter()
+        .fold(0.0, f64::max);
+    let cidrset_rss = [&plain, &fragmented]
+        .map(|c| c.cidrset.rss_mib.max())
+        .into_iter()
+        .fold(0.0, f64::max);
     Line::new("alloc")
         .with("blocks", blocks)
-        .at_least("slots_ratio", plain.slots.faster_than(&plain.cidrset), "limit", RATIO_LIMIT)
-        .at_least("fragmented_slots_ratio", fragmented.slots.faster_than(&fragmented.cidrset), "limit", RATIO_LIMIT)
+        .at_least(
+            "slots_ratio",
+            plain.slots.faster_than(&plain.cidrset),
+            "limit",
+            RATIO_LIMIT,
+        )
+        .at_least(
+            "fragmented_slots_ratio",
+            fragmented.slots.faster_than(&fragmented.cidrset),
+            "limit",
+            RATIO_LIMIT,
+        )
         .measured("allocate_ratio", plain.allocate.faster_than(&plain.cidrset))
-        .measured("fragmented_allocate_ratio", fragmented.allocate.faster_than(&fragmented.cidrset))
+        .measured(
+            "fragmented_allocate_ratio",
+            fragmented.allocate.faster_than(&fragmented.cidrset),
+        )
         .measured("cidrset_ms", plain.cidrset.milliseconds.median())
         .measured("slots_ms", plain.slots.milliseconds.median())
         .measured("allocate_ms", plain.allocate.milliseconds.median())
@@ -78,16 +110,26 @@ pub fn run(blocks: usize) -> Result<()> {
 
 fn compare(programs: &Programs, blocks: usize, layout: Option<&str>) -> Result<Comparison> {
     let [cidrset, slots, allocate] = ["cidrset", "slots", "allocate"].map(Peer::new);
-    let mut comparison = Comparison { cidrset, slots, allocate };
+    let mut comparison = Comparison {
+        cidrset,
+        slots,
+        allocate,
+    };
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let blocks = blocks.to_string();
     for _ in 0..RUNS {
         let mut go = programs.command(Program::CidrsetBenchmark, folder.path())?;
         let flag = layout.map(|layout| format!("-{layout}"));
-        comparison.cidrset.measure(go.args(["-blocks", &blocks]).args(flag))?;
+        comparison
+            .cidrset
+            .measure(go.args(["-blocks", &blocks]).args(flag))?;
         for peer in [&mut comparison.slots, &mut comparison.allocate] {
             let flag = layout.map(|layout| format!("--{layout}"));
-            peer.measure(this("ours")?.args([peer.name, "--blocks", &blocks]).args(flag))?;
+            peer.measure(
+                this("ours")?
+                    .args([peer.name, "--blocks", &blocks])
+                    .args(flag),
+            )?;
         }
     }
     for peer in [&comparison.cidrset, &comparison.slots, &comparison.allocate] {
@@ -99,7 +141,10 @@ fn compare(programs: &Programs, blocks: usize, layout: Option<&str>) -> Result<C
 fn measured(command: &mut Command) -> Result<Measured> {
     let output = command.output().context("a benchmark does not start")?;
     if !output.status.success() {
-        bail!("a benchmark failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "a benchmark failed:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     serde_json::from_slice(&output.stdout).context("cannot read what a benchmark says")
 }

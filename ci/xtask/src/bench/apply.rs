@@ -1,7 +1,9 @@
-//! `bench apply`: a whole `cilium-ipam apply` on a real API server, against a raw loop of the same PATCHes.
+//! `bench apply`: a whole `cilium-ipam apply` on a real API server, against a raw loop of the same
+//! PATCHes.
 //!
-//! Both write the same number of Nodes of the same shape, created freshly for each run and deleted after it, so neither
-//! finds a server that the other has warmed or filled. They take turns in going first.
+//! Both write the same number of Nodes of the same shape, created freshly for each run and deleted
+//! after it, so neither finds a server that the other has warmed or filled. They take turns in
+//! going first.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -43,7 +45,10 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let pools = Pools::racks()?;
     let mut measured = Measured::default();
     for round in 0..ROUNDS {
-        eprintln!("bench apply: round {} of {ROUNDS}, twice {nodes} Nodes", round + 1);
+        eprintln!(
+            "bench apply: round {} of {ROUNDS}, twice {nodes} Nodes",
+            round + 1
+        );
         for turn in 0..2 {
             fleet::create_nodes(&plane, 0..nodes)?;
             if (round + turn) % 2 == 0 {
@@ -63,24 +68,48 @@ fn raw_loop(plane: &ControlPlane) -> Result<f64> {
     raw::patch_all(plane.client(), &patches, CONNECTIONS)
 }
 
-fn run_tool(tool: &Tool, plane: &ControlPlane, pools: &Pools, nodes: usize, measured: &mut Measured) -> Result<()> {
+fn run_tool(
+    tool: &Tool,
+    plane: &ControlPlane,
+    pools: &Pools,
+    nodes: usize,
+    measured: &mut Measured,
+) -> Result<()> {
     let connections = CONNECTIONS.to_string();
     let [apply, approve, parallelism, kubeconfig] =
         ["apply", "--auto-approve", "--parallelism", "--kubeconfig"].map(OsStr::new);
     let server = plane.kubeconfig().as_os_str();
-    let words = tool.words(&[apply, pools.path(), approve, parallelism, OsStr::new(&connections), kubeconfig, server]);
+    let words = tool.words(&[
+        apply,
+        pools.path(),
+        approve,
+        parallelism,
+        OsStr::new(&connections),
+        kubeconfig,
+        server,
+    ]);
     let mut child = timer(&words)?.spawn().context("the timer does not start")?;
     let talk = child.stderr.take().context("no standard error")?;
     let (writes, text) = watch(BufReader::new(talk))?;
     let mut stdout = Vec::new();
-    child.stdout.take().context("no standard output")?.read_to_end(&mut stdout)?;
+    child
+        .stdout
+        .take()
+        .context("no standard output")?
+        .read_to_end(&mut stdout)?;
     child.wait()?;
     let run = finished(&stdout, text.as_bytes())?;
-    ensure!(writes.len() == nodes, "{} of {nodes} Nodes were written", writes.len());
+    ensure!(
+        writes.len() == nodes,
+        "{} of {nodes} Nodes were written",
+        writes.len()
+    );
     measured.whole.add(rate(nodes, run.milliseconds / 1e3));
     measured.rss.add(run.peak_rss_mib);
     if let [first, .., last] = writes[..] {
-        measured.writes.add(rate(nodes - 1, last.duration_since(first).as_secs_f64()));
+        measured
+            .writes
+            .add(rate(nodes - 1, last.duration_since(first).as_secs_f64()));
     }
     Ok(())
 }
@@ -106,10 +135,21 @@ fn rate(nodes: usize, seconds: f64) -> f64 {
 }
 
 fn report(measured: &Measured, nodes: usize) {
-    let Measured { raw, whole, writes, rss } = measured;
+    let Measured {
+        raw,
+        whole,
+        writes,
+        rss,
+    } = measured;
     println!("raw PATCH loop, nodes/s: {}", raw.spread());
-    println!("apply, from the first write to the last, nodes/s: {}", writes.spread());
-    println!("apply, whole process with planning, nodes/s: {}", whole.spread());
+    println!(
+        "apply, from the first write to the last, nodes/s: {}",
+        writes.spread()
+    );
+    println!(
+        "apply, whole process with planning, nodes/s: {}",
+        whole.spread()
+    );
     Line::new("apply")
         .with("nodes", nodes)
         .with("connections", CONNECTIONS)

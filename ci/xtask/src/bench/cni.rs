@@ -1,5 +1,6 @@
-//! `bench cni`: how long an ADD of `cni-ipam-neutron` takes against one raw POST of a port with a token, on a real Neutron with MariaDB; how
-//! quickly the plugin starts, and how large it is. Then the same with a port of the warm pool.
+//! `bench cni`: how long an ADD of `cni-ipam-neutron` takes against one raw POST of a port with a
+//! token, on a real Neutron with MariaDB; how quickly the plugin starts, and how large it is. Then
+//! the same with a port of the warm pool.
 
 use std::io::Write;
 use std::path::Path;
@@ -30,12 +31,24 @@ struct Plugin<'p> {
 
 impl Plugin<'_> {
     fn run(&self, command: &str) -> Result<String> {
-        let variables =
-            [("CNI_COMMAND", command), ("CNI_CONTAINERID", "c"), ("CNI_NETNS", "/dev/null"), ("CNI_IFNAME", "eth0")];
+        let variables = [
+            ("CNI_COMMAND", command),
+            ("CNI_CONTAINERID", "c"),
+            ("CNI_NETNS", "/dev/null"),
+            ("CNI_IFNAME", "eth0"),
+        ];
         let mut plugin = Command::new(self.program);
-        plugin.env_clear().envs(variables).stdin(Stdio::piped()).stdout(Stdio::piped());
+        plugin
+            .env_clear()
+            .envs(variables)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = plugin.spawn().context("the plugin does not start")?;
-        child.stdin.take().context("no standard input")?.write_all(self.configuration.as_bytes())?;
+        child
+            .stdin
+            .take()
+            .context("no standard input")?
+            .write_all(self.configuration.as_bytes())?;
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(output.status.success(), "{command}: {said}");
@@ -45,13 +58,20 @@ impl Plugin<'_> {
 
 /// Runs it and prints its line.
 pub fn run(program: &Path, turns: usize) -> Result<()> {
-    let options = Options { database: Database::MariaDb, ..Options::default() };
+    let options = Options {
+        database: Database::MariaDb,
+        ..Options::default()
+    };
     let stack = OpenStack::start(&options)?;
     let network = stack.create_network("pods")?;
     stack.create_subnet(&network, "10.0.0.0/16", &json!({}))?;
     let state = tempfile::tempdir()?;
-    let plugin = Plugin { program, configuration: configuration(&stack, &network, state.path()) };
-    let (mut raw, mut add, mut start) = (Samples::default(), Samples::default(), Samples::default());
+    let plugin = Plugin {
+        program,
+        configuration: configuration(&stack, &network, state.path()),
+    };
+    let (mut raw, mut add, mut start) =
+        (Samples::default(), Samples::default(), Samples::default());
     plugin.run("ADD")?;
     plugin.run("DEL")?;
     for turn in 0..turns {
@@ -63,12 +83,23 @@ pub fn run(program: &Path, turns: usize) -> Result<()> {
     let warm = warm(&stack, &network, program, turns)?;
     println!("raw POST of a port, ms: {}", raw.spread());
     println!("ADD with a port of the warm pool, ms: {}", warm.spread());
-    println!("ADD, from the start of the plugin to its end, ms: {}", add.spread());
-    println!("VERSION, from the start of the plugin to its end, ms: {}", start.spread());
+    println!(
+        "ADD, from the start of the plugin to its end, ms: {}",
+        add.spread()
+    );
+    println!(
+        "VERSION, from the start of the plugin to its end, ms: {}",
+        start.spread()
+    );
     Line::new("cni")
         .with("turns", turns)
         .at_most("ratio", add.median() / raw.median(), "limit", RATIO_LIMIT)
-        .at_most("warm_ratio", warm.median() / raw.median(), "warm_limit", WARM_LIMIT)
+        .at_most(
+            "warm_ratio",
+            warm.median() / raw.median(),
+            "warm_limit",
+            WARM_LIMIT,
+        )
         .measured("post_ms", raw.median())
         .measured("warm_ms", warm.median())
         .measured("add_ms", add.median())
@@ -81,15 +112,28 @@ pub fn run(program: &Path, turns: usize) -> Result<()> {
 /// ADDs of ports that the daemon beside the plugin has made.
 fn warm(stack: &OpenStack, network: &str, program: &Path, turns: usize) -> Result<Samples> {
     let folder = tempfile::tempdir()?;
-    let mut configuration: Value = serde_json::from_str(&configuration(stack, network, folder.path()))?;
+    let mut configuration: Value =
+        serde_json::from_str(&configuration(stack, network, folder.path()))?;
     configuration["ipam"]["warmPool"] = json!({"free": WARM_PORTS});
     let networks = folder.path().join("net.d");
     std::fs::create_dir(&networks)?;
     std::fs::write(networks.join("10.conf"), configuration.to_string())?;
     let mut daemon = Command::new(program.with_file_name("neutron-node"));
-    daemon.args(["--once", "--networks"]).arg(&networks).env_clear();
-    ensure!(daemon.status().context("neutron-node does not start")?.success(), "neutron-node fills no pool");
-    let plugin = Plugin { program, configuration: configuration.to_string() };
+    daemon
+        .args(["--once", "--networks"])
+        .arg(&networks)
+        .env_clear();
+    ensure!(
+        daemon
+            .status()
+            .context("neutron-node does not start")?
+            .success(),
+        "neutron-node fills no pool"
+    );
+    let plugin = Plugin {
+        program,
+        configuration: configuration.to_string(),
+    };
     let faults = stack.neutron().faults();
     let (mut warm, asked) = (Samples::default(), faults.count("*", "/"));
     for _ in 0..turns {
@@ -125,7 +169,9 @@ fn raw_post(stack: &OpenStack, network: &str, turn: usize) -> Result<f64> {
         made = session.post("/v2.0/ports", &json!({"port": port}))?;
         Ok(String::new())
     })?;
-    let id = made["port"]["id"].as_str().context("a port without an id")?;
+    let id = made["port"]["id"]
+        .as_str()
+        .context("a port without an id")?;
     session.delete(&format!("/v2.0/ports/{id}"))?;
     Ok(took)
 }

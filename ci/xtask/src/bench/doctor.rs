@@ -1,5 +1,6 @@
-//! `bench doctor`: a whole `cilium-ipam doctor` on a real API server, from the start of the process to its end, against the raw paged
-//! LIST of the same objects. Every node has its block in Node.spec, in the annotation and in its CiliumNode, and announces it by BGP.
+//! `bench doctor`: a whole `cilium-ipam doctor` on a real API server, from the start of the process
+//! to its end, against the raw paged LIST of the same objects. Every node has its block in
+//! Node.spec, in the annotation and in its CiliumNode, and announces it by BGP.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -28,7 +29,9 @@ const CONNECTIONS: usize = 16;
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let plane = cluster::start()?;
-    eprintln!("bench doctor: creating {nodes} Nodes with a block in each of their fields, and as many CiliumNodes");
+    eprintln!(
+        "bench doctor: creating {nodes} Nodes with a block in each of their fields, and as many CiliumNodes"
+    );
     fleet::create_cilium_nodes(&plane, 0..nodes)?;
     fleet::create_nodes(&plane, 0..nodes)?;
     let indices: Vec<usize> = (0..nodes).collect();
@@ -43,13 +46,21 @@ fn hold(plane: &ControlPlane, index: usize) -> Result<(), testbed::Error> {
     let annotations = json!({"network.cilium.io/ipv4-pod-cidr": block});
     let fields = json!({"metadata": {"annotations": annotations}, "spec": {"podCIDR": block, "podCIDRs": [block]}});
     plane.patch(&node::path(index), &fields)?;
-    plane.patch(&node::cilium_node_path(index), &json!({"spec": {"ipam": {"podCIDRs": [block]}}})).map(drop)
+    plane
+        .patch(
+            &node::cilium_node_path(index),
+            &json!({"spec": {"ipam": {"podCIDRs": [block]}}}),
+        )
+        .map(drop)
 }
 
 /// Every node announces its block.
 fn announce(plane: &ControlPlane) -> Result<(), testbed::Error> {
     let config = json!({"data": {"enable-bgp-control-plane": "true"}});
-    plane.patch("/api/v1/namespaces/kube-system/configmaps/cilium-config", &config)?;
+    plane.patch(
+        "/api/v1/namespaces/kube-system/configmaps/cilium-config",
+        &config,
+    )?;
     let peer = json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "all"}});
     let family = json!({"afi": "ipv4", "safi": "unicast", "advertisements": {"matchLabels": {"for": "all"}}});
     for (plural, kind, spec) in [
@@ -58,7 +69,11 @@ fn announce(plane: &ControlPlane) -> Result<(), testbed::Error> {
             "CiliumBGPClusterConfig",
             json!({"bgpInstances": [{"name": "one", "localASN": 65001, "peers": [peer]}]}),
         ),
-        ("ciliumbgppeerconfigs", "CiliumBGPPeerConfig", json!({"families": [family]})),
+        (
+            "ciliumbgppeerconfigs",
+            "CiliumBGPPeerConfig",
+            json!({"families": [family]}),
+        ),
         (
             "ciliumbgpadvertisements",
             "CiliumBGPAdvertisement",
@@ -66,23 +81,42 @@ fn announce(plane: &ControlPlane) -> Result<(), testbed::Error> {
         ),
     ] {
         let metadata = json!({"name": "all", "labels": {"for": "all"}});
-        let object = json!({"apiVersion": "cilium.io/v2", "kind": kind, "metadata": metadata, "spec": spec});
+        let object =
+            json!({"apiVersion": "cilium.io/v2", "kind": kind, "metadata": metadata, "spec": spec});
         plane.create(&format!("/apis/cilium.io/v2/{plural}"), &object)?;
     }
     Ok(())
 }
 
 fn measure(tool: &Tool, plane: &ControlPlane, nodes: usize) -> Result<()> {
-    let [doctor, kubeconfig, output, json] = ["doctor", "--kubeconfig", "--output", "json"].map(OsStr::new);
-    let arguments = [doctor, kubeconfig, plane.kubeconfig().as_os_str(), output, json];
+    let [doctor, kubeconfig, output, json] =
+        ["doctor", "--kubeconfig", "--output", "json"].map(OsStr::new);
+    let arguments = [
+        doctor,
+        kubeconfig,
+        plane.kubeconfig().as_os_str(),
+        output,
+        json,
+    ];
     let report = tool.json(&arguments)?;
     let announced = format!("announced for {nodes} of {nodes} nodes");
-    let is_judged =
-        report["cluster"].as_array().is_some_and(|about| about.iter().any(|one| one["evidence"] == announced.as_str()));
-    ensure!(is_judged && report["summary"]["error"] == 0, "not what is to be measured: {}", report["cluster"]);
-    let kinds: Vec<ObservedKind> = ObservedKind::OF_PLANS.into_iter().chain(ObservedKind::OF_EXAMINATIONS).collect();
+    let is_judged = report["cluster"].as_array().is_some_and(|about| {
+        about
+            .iter()
+            .any(|one| one["evidence"] == announced.as_str())
+    });
+    ensure!(
+        is_judged && report["summary"]["error"] == 0,
+        "not what is to be measured: {}",
+        report["cluster"]
+    );
+    let kinds: Vec<ObservedKind> = ObservedKind::OF_PLANS
+        .into_iter()
+        .chain(ObservedKind::OF_EXAMINATIONS)
+        .collect();
     raw::list_kinds(plane.client(), &kinds)?;
-    let (mut list, mut whole, mut rss) = (Samples::default(), Samples::default(), Samples::default());
+    let (mut list, mut whole, mut rss) =
+        (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..RUNS {
         list.add(raw::list_kinds(plane.client(), &kinds)?.milliseconds);
         let run = timed(&tool.words(&arguments))?;
@@ -90,10 +124,18 @@ fn measure(tool: &Tool, plane: &ControlPlane, nodes: usize) -> Result<()> {
         rss.add(run.peak_rss_mib);
     }
     println!("raw LIST, warm connection, ms: {}", list.spread());
-    println!("doctor --output json, whole process, ms: {}", whole.spread());
+    println!(
+        "doctor --output json, whole process, ms: {}",
+        whole.spread()
+    );
     Line::new("doctor")
         .with("nodes", nodes)
-        .at_most("ratio", whole.median() / list.median(), "limit", RATIO_LIMIT)
+        .at_most(
+            "ratio",
+            whole.median() / list.median(),
+            "limit",
+            RATIO_LIMIT,
+        )
         .measured("raw_list_ms", list.median())
         .measured("peak_rss_mib", rss.max())
         .print();

@@ -1,5 +1,5 @@
-//! `bench file`: a whole `cilium-ipam plan` on a cluster kept in a JSON file, against Python that does nothing but
-//! `json.load` the same file.
+//! `bench file`: a whole `cilium-ipam plan` on a cluster kept in a JSON file, against Python that
+//! does nothing but `json.load` the same file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -58,10 +58,16 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
 fn measure(tool: &Tool, pools: &Pools, file: &Path, nodes: usize) -> Result<()> {
     let [plan, cluster, output, json] = ["plan", "--cluster", "--output", "json"].map(OsStr::new);
     let arguments = [plan, pools.path(), cluster, file.as_os_str(), output, json];
-    let python = ["python3", "-c", JSON_LOAD].map(OsStr::new).into_iter().chain([file.as_os_str()]);
+    let python = ["python3", "-c", JSON_LOAD]
+        .map(OsStr::new)
+        .into_iter()
+        .chain([file.as_os_str()]);
     let python: Vec<&OsStr> = python.collect();
     let summary = &tool.json(&arguments)?["summary"];
-    ensure!(summary["assign"] == nodes && summary["blocked"] == 0, "not the plan that is to be measured: {summary}");
+    ensure!(
+        summary["assign"] == nodes && summary["blocked"] == 0,
+        "not the plan that is to be measured: {summary}"
+    );
 
     let (mut ours, mut load) = (Samples::default(), Samples::default());
     let (mut ours_rss, mut load_rss) = (Samples::default(), Samples::default());
@@ -88,12 +94,24 @@ fn measure(tool: &Tool, pools: &Pools, file: &Path, nodes: usize) -> Result<()> 
 }
 
 fn write(file: &Path, nodes: usize) -> Result<()> {
-    let list = List { api_version: "v1", items: Items(nodes), kind: "List", metadata: json!({"resourceVersion": ""}) };
-    let output = BufWriter::with_capacity(1 << 20, File::create(file).context("the cluster cannot be written")?);
+    let list = List {
+        api_version: "v1",
+        items: Items(nodes),
+        kind: "List",
+        metadata: json!({"resourceVersion": ""}),
+    };
+    let output = BufWriter::with_capacity(
+        1 << 20,
+        File::create(file).context("the cluster cannot be written")?,
+    );
     // kubectl's indentation.
-    let mut serializer = serde_json::Serializer::with_formatter(output, PrettyFormatter::with_indent(b"    "));
+    let mut serializer =
+        serde_json::Serializer::with_formatter(output, PrettyFormatter::with_indent(b"    "));
     list.serialize(&mut serializer)?;
-    serializer.into_inner().flush().context("the cluster cannot be written")
+    serializer
+        .into_inner()
+        .flush()
+        .context("the cluster cannot be written")
 }
 
 /// The objects by which Cilium's version and settings are known.

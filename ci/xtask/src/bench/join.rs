@@ -1,5 +1,6 @@
-//! `bench join`: how long a node that joins waits for its block while `cilium-ipam watch` runs, against one raw PATCH; what an event costs in
-//! a cluster of a tenth of the size; and how long a file that is saved takes to act.
+//! `bench join`: how long a node that joins waits for its block while `cilium-ipam watch` runs,
+//! against one raw PATCH; what an event costs in a cluster of a tenth of the size; and how long a
+//! file that is saved takes to act.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -42,14 +43,33 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let few = measure(&tool, nodes / 10)?;
     let many = measure(&tool, nodes)?;
     println!("raw PATCH of a Node, ms: {}", many.patch.spread());
-    println!("block of a node that joins, from the answer to its creation to its block, ms: {}", many.join.spread());
-    println!("a file, from its saving to the plan that it gives, ms: {}", many.replan.spread());
-    println!("a file, from its saving to the block that it gives, ms: {}", many.save.spread());
+    println!(
+        "block of a node that joins, from the answer to its creation to its block, ms: {}",
+        many.join.spread()
+    );
+    println!(
+        "a file, from its saving to the plan that it gives, ms: {}",
+        many.replan.spread()
+    );
+    println!(
+        "a file, from its saving to the block that it gives, ms: {}",
+        many.save.spread()
+    );
     Line::new("join")
         .with("nodes", nodes)
-        .at_most("ratio", many.join.median() / many.patch.median(), "limit", RATIO_LIMIT)
+        .at_most(
+            "ratio",
+            many.join.median() / many.patch.median(),
+            "limit",
+            RATIO_LIMIT,
+        )
         .measured("patch_ms", many.patch.median())
-        .at_most("replan_ms", many.replan.median(), "replan_limit", REPLAN_LIMIT_MS)
+        .at_most(
+            "replan_ms",
+            many.replan.median(),
+            "replan_limit",
+            REPLAN_LIMIT_MS,
+        )
         .measured("file_ms", many.save.median())
         .measured("cpu_ms_per_join", many.cpu_ms_per_join)
         .measured("cpu_ms_per_join_in_a_tenth", few.cpu_ms_per_join)
@@ -66,7 +86,11 @@ fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
     eprintln!("bench join: creating {nodes} Nodes and as many CiliumNodes");
     fleet::create_cilium_nodes(&plane, 0..nodes)?;
     fleet::create_nodes(&plane, 0..nodes)?;
-    let watching = Running::start(tool, &[OsStr::new("watch"), pools.path()], plane.kubeconfig())?;
+    let watching = Running::start(
+        tool,
+        &[OsStr::new("watch"), pools.path()],
+        plane.kubeconfig(),
+    )?;
     for _ in 0..nodes {
         watching.until("written", None)?;
     }
@@ -78,7 +102,9 @@ fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
         // It is there, and seen, from the server's answer on at the latest.
         let began = Instant::now();
         let written = watching.until("written", Some(&node::name(index)))?;
-        measured.join.add(written.saturating_duration_since(began).as_secs_f64() * 1e3);
+        measured
+            .join
+            .add(written.saturating_duration_since(began).as_secs_f64() * 1e3);
     }
     measured.cpu_ms_per_join = per(watching.cpu_ms()? - before, JOINS);
     raw_patches(&plane, nodes + JOINS, &mut measured)?;
@@ -106,14 +132,23 @@ fn raw_patches(plane: &ControlPlane, first: usize, measured: &mut Measured) -> R
         plane.create(node::NODES, &object)?;
         let block = format!("192.168.{}.0/26", index % 256);
         let began = Instant::now();
-        plane.patch(&node::path(index), &json!({"spec": {"podCIDR": block, "podCIDRs": [block]}}))?;
+        plane.patch(
+            &node::path(index),
+            &json!({"spec": {"podCIDR": block, "podCIDRs": [block]}}),
+        )?;
         measured.patch.add(began.elapsed().as_secs_f64() * 1e3);
     }
     Ok(())
 }
 
 /// Nodes that wait for a pool, and a file that brings it.
-fn saves(plane: &ControlPlane, pools: &Pools, watching: &Running, first: usize, measured: &mut Measured) -> Result<()> {
+fn saves(
+    plane: &ControlPlane,
+    pools: &Pools,
+    watching: &Running,
+    first: usize,
+    measured: &mut Measured,
+) -> Result<()> {
     for save in 0..SAVES {
         let index = first + save;
         let mut object = node::node(index);
@@ -121,14 +156,24 @@ fn saves(plane: &ControlPlane, pools: &Pools, watching: &Running, first: usize, 
         plane.create(node::NODES, &object)?;
         watching.until("seen", None)?;
         let selector = format!("nodeSelector: {{matchLabels: {{rack: new-{save}}}}}");
-        let document = pool(&format!("new-{save}"), &format!("cidrs: [10.192.{save}.0/24], blockSize: 26, {selector}"));
+        let document = pool(
+            &format!("new-{save}"),
+            &format!("cidrs: [10.192.{save}.0/24], blockSize: 26, {selector}"),
+        );
         let began = Instant::now();
-        std::fs::write(Path::new(pools.path()).join(format!("new-{save}.yaml")), document)?;
+        std::fs::write(
+            Path::new(pools.path()).join(format!("new-{save}.yaml")),
+            document,
+        )?;
         watching.until("in-force", None)?;
         let planned = watching.until("seen", None)?;
-        measured.replan.add(planned.duration_since(began).as_secs_f64() * 1e3);
+        measured
+            .replan
+            .add(planned.duration_since(began).as_secs_f64() * 1e3);
         let written = watching.until("written", Some(&node::name(index)))?;
-        measured.save.add(written.duration_since(began).as_secs_f64() * 1e3);
+        measured
+            .save
+            .add(written.duration_since(began).as_secs_f64() * 1e3);
     }
     ensure!(measured.save.median() > 0.0, "nothing was saved");
     Ok(())

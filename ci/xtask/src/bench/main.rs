@@ -1,8 +1,9 @@
-//! `xtask-bench`: what `cargo xtask bench` runs. Prints the figures of each benchmark on stdout, the last line as
-//! `NAME: key=value …`; a limit that is missed is said there, and fails nothing.
+//! `xtask-bench`: what `cargo xtask bench` runs. Prints the figures of each benchmark on stdout,
+//! the last line as `NAME: key=value …`; a limit that is missed is said there, and fails nothing.
 //!
-//! Every limit is measured in the same run, on the same data and by turns with what it limits. What is measured runs as
-//! a process of its own, started anew each time, unless its benchmark says why not.
+//! Every limit is measured in the same run, on the same data and by turns with what it limits. What
+//! is measured runs as a process of its own, started anew each time, unless its benchmark says why
+//! not.
 #![forbid(unsafe_code)]
 
 mod alloc;
@@ -31,11 +32,16 @@ use xtask::tool::{PLUGIN_PLACE, PLUGIN_VARIABLE, TOOL_VARIABLE, USUAL_PLACE};
 
 /// Measure against limits of the same run.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", max_term_width = 120)]
+#[command(
+    name = "cargo xtask bench",
+    bin_name = "cargo xtask bench",
+    max_term_width = 120
+)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// How many nodes, blocks for `alloc`, Services for `services`, or turns for `cni`; each benchmark has a number of its own.
+    /// How many nodes, blocks for `alloc`, Services for `services`, or turns for `cni`; each
+    /// benchmark has a number of its own.
     #[arg(long, global = true, value_name = "N")]
     nodes: Option<usize>,
     /// The program to measure, instead of the one that is built from these sources.
@@ -58,18 +64,22 @@ enum Verb {
     Alloc,
     /// `apply` with claims and without, on a real API server; 5,000 nodes.
     Claims,
-    /// `plan` of LoadBalancer pools on a real API server, against a process that only lists the same objects; 1,000 Services, 100 pools.
+    /// `plan` of LoadBalancer pools on a real API server, against a process that only lists the
+    /// same objects; 1,000 Services, 100 pools.
     Services,
     /// `doctor` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
     Doctor,
-    /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000 nodes.
+    /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000
+    /// nodes.
     Join,
-    /// Nodes that are created all at once while the operator runs, against kube-controller-manager's node-ipam-controller; 2,000 nodes.
+    /// Nodes that are created all at once while the operator runs, against
+    /// kube-controller-manager's node-ipam-controller; 2,000 nodes.
     Newcomers,
-    /// ADD of `cni-ipam-neutron` on a real Neutron, against one raw POST of a port; its start and its size; 60 turns.
+    /// ADD of `cni-ipam-neutron` on a real Neutron, against one raw POST of a port; its start and
+    /// its size; 60 turns.
     Cni,
-    /// What reading, checking and showing files of 1 KiB to 8 MiB costs, for many shapes; each size against the one before. `--nodes` is the largest
-    /// size, in bytes.
+    /// What reading, checking and showing files of 1 KiB to 8 MiB costs, for many shapes; each size
+    /// against the one before. `--nodes` is the largest size, in bytes.
     Growth,
     /// One after the other.
     All,
@@ -98,7 +108,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { verb, nodes, tool, plugin } = arguments;
+    let Arguments {
+        verb,
+        nodes,
+        tool,
+        plugin,
+    } = arguments;
     match verb {
         Verb::Plan => plan::run(tool, nodes.unwrap_or(plan::NODES)),
         Verb::Apply => apply::run(tool, nodes.unwrap_or(apply::NODES)),
@@ -125,7 +140,9 @@ fn run(arguments: &Arguments) -> Result<()> {
             cni::run(plugin, nodes.unwrap_or(cni::TURNS))
         }
         Verb::Timed(arguments) => timed::run(arguments),
-        Verb::RawList { kubeconfig } => raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop),
+        Verb::RawList { kubeconfig } => {
+            raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop)
+        }
         Verb::Ours(arguments) => ours::run(arguments),
     }
 }

@@ -1,5 +1,6 @@
-//! `bench newcomers`: nodes that are created all at once while the operator runs, against kube-controller-manager's node-ipam-controller with
-//! its client limits lifted. By turns on one API server, each in a process of its own that has found an empty cluster.
+//! `bench newcomers`: nodes that are created all at once while the operator runs, against
+//! kube-controller-manager's node-ipam-controller with its client limits lifted. By turns on one
+//! API server, each in a process of its own that has found an empty cluster.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +23,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const RANGE: &str = "10.16.0.0/12";
 const BLOCK_SIZE: u8 = 24;
 
-/// Client limits lifted, and more workers than the default would be of no use: it has a fixed number.
+/// Client limits lifted, and more workers than the default would be of no use: it has a fixed
+/// number.
 const FLAGS: [&str; 6] = [
     "--controllers=node-ipam-controller",
     "--allocate-node-cidrs=true",
@@ -41,13 +43,23 @@ struct Measured {
 /// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
-    let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::KubeControllerManager])?;
+    let programs = build(&[
+        Program::KubeApiserver,
+        Program::Etcd,
+        Program::KubeControllerManager,
+    ])?;
     let plane = cluster::start_with(&programs, cluster::options())?;
     objects::install_definitions(&tool, &plane)?;
-    plane.create(objects::IP_POOLS, &objects::pool("all", &[RANGE], BLOCK_SIZE))?;
+    plane.create(
+        objects::IP_POOLS,
+        &objects::pool("all", &[RANGE], BLOCK_SIZE),
+    )?;
     let (mut ours, mut theirs) = (Measured::default(), Measured::default());
     for round in 0..ROUNDS {
-        eprintln!("bench newcomers: round {} of {ROUNDS}, twice {nodes} Nodes", round + 1);
+        eprintln!(
+            "bench newcomers: round {} of {ROUNDS}, twice {nodes} Nodes",
+            round + 1
+        );
         for turn in 0..2 {
             if (round + turn) % 2 == 0 {
                 with_operator(&tool, &plane, nodes, &mut ours)?;
@@ -57,19 +69,40 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
             plane.delete(node::NODES)?;
         }
     }
-    println!("operator, from the first creation to the last block, s: {}", ours.seconds.spread());
-    println!("node-ipam-controller, the same, s: {}", theirs.seconds.spread());
+    println!(
+        "operator, from the first creation to the last block, s: {}",
+        ours.seconds.spread()
+    );
+    println!(
+        "node-ipam-controller, the same, s: {}",
+        theirs.seconds.spread()
+    );
     Line::new("newcomers")
         .with("nodes", nodes)
-        .at_most("ratio", ours.seconds.median() / theirs.seconds.median(), "limit", 1.0)
+        .at_most(
+            "ratio",
+            ours.seconds.median() / theirs.seconds.median(),
+            "limit",
+            1.0,
+        )
         .measured("operator_s", ours.seconds.median())
         .measured("node_ipam_s", theirs.seconds.median())
-        .at_most("operator_peak_rss_mib", ours.rss.max(), "node_ipam_peak_rss_mib", theirs.rss.max())
+        .at_most(
+            "operator_peak_rss_mib",
+            ours.rss.max(),
+            "node_ipam_peak_rss_mib",
+            theirs.rss.max(),
+        )
         .print();
     Ok(())
 }
 
-fn with_operator(tool: &Tool, plane: &ControlPlane, nodes: usize, measured: &mut Measured) -> Result<()> {
+fn with_operator(
+    tool: &Tool,
+    plane: &ControlPlane,
+    nodes: usize,
+    measured: &mut Measured,
+) -> Result<()> {
     let operator = Running::operator(tool, plane.kubeconfig())?;
     operator.until("seen", None)?;
     measured.seconds.add(created_and_served(plane, nodes)?);
@@ -100,11 +133,18 @@ fn created_and_served(plane: &ControlPlane, nodes: usize) -> Result<f64> {
     let began = Instant::now();
     let all: Vec<_> = (0..nodes).map(node::node).collect();
     plane.create_many(node::NODES, &all, 32)?;
-    eprintln!("bench newcomers: created in {:.1} s", began.elapsed().as_secs_f64());
+    eprintln!(
+        "bench newcomers: created in {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
     // The newest one first: whole lists would be most of the server's work.
     let newest = node::path(nodes - 1);
     while plane.get(&newest)?["spec"]["podCIDR"].is_null() || served(plane)? < nodes {
-        ensure!(began.elapsed() < LIMIT, "not all have a block after {} s", LIMIT.as_secs());
+        ensure!(
+            began.elapsed() < LIMIT,
+            "not all have a block after {} s",
+            LIMIT.as_secs()
+        );
         std::thread::sleep(LOOK);
     }
     Ok(began.elapsed().as_secs_f64())
@@ -112,7 +152,10 @@ fn created_and_served(plane: &ControlPlane, nodes: usize) -> Result<f64> {
 
 fn served(plane: &ControlPlane) -> Result<usize> {
     let nodes = plane.list(&format!("{}?resourceVersion=0", node::NODES))?;
-    let blocks: Vec<&str> = nodes.iter().filter_map(|node| node["spec"]["podCIDR"].as_str()).collect();
+    let blocks: Vec<&str> = nodes
+        .iter()
+        .filter_map(|node| node["spec"]["podCIDR"].as_str())
+        .collect();
     let different: std::collections::BTreeSet<&&str> = blocks.iter().collect();
     ensure!(different.len() == blocks.len(), "a block was given twice");
     Ok(blocks.len())

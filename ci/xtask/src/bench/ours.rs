@@ -1,7 +1,8 @@
-//! Our allocator alone, in a process of its own: the counterpart of the Go program `cidrset`, which prints the same.
+//! Our allocator alone, in a process of its own: the counterpart of the Go program `cidrset`, which
+//! prints the same.
 //!
-//! As there, every range is a /8 that is cut into /24s, every other one of them is taken beforehand where it shall be
-//! fragmented, the caller keeps all it was given, and only the giving is timed.
+//! As there, every range is a /8 that is cut into /24s, every other one of them is taken beforehand
+//! where it shall be fragmented, the caller keeps all it was given, and only the giving is timed.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const BLOCKS_PER_RANGE: usize = 1 << (24 - 8);
 pub enum What {
     /// The lowest free block, again and again: like for like with AllocateNext.
     Slots,
-    /// All of `allocate`, with a demand for each block, and what is taken handed to it rather than taken before.
+    /// All of `allocate`, with a demand for each block, and what is taken handed to it rather than
+    /// taken before.
     Allocate,
 }
 
@@ -51,23 +53,41 @@ pub struct Measured {
 
 /// Runs it, and prints a [`Measured`].
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { what, blocks, fragmented } = *arguments;
-    let free = if fragmented { BLOCKS_PER_RANGE / 2 } else { BLOCKS_PER_RANGE };
+    let Arguments {
+        what,
+        blocks,
+        fragmented,
+    } = *arguments;
+    let free = if fragmented {
+        BLOCKS_PER_RANGE / 2
+    } else {
+        BLOCKS_PER_RANGE
+    };
     let ranges = ranges(blocks.div_ceil(free))?;
-    let taken = if fragmented { every_other(&ranges)? } else { Vec::new() };
+    let taken = if fragmented {
+        every_other(&ranges)?
+    } else {
+        Vec::new()
+    };
     let (given, nanoseconds) = match what {
         What::Slots => time_slots(&ranges, &taken, blocks, free)?,
         What::Allocate => time_allocate(&ranges, &taken, blocks)?,
     };
     ensure!(given == blocks, "{given} of {blocks} blocks were given");
-    let measured = Measured { blocks, nanoseconds, peak_rss_bytes: peak_rss_bytes()? };
+    let measured = Measured {
+        blocks,
+        nanoseconds,
+        peak_rss_bytes: peak_rss_bytes()?,
+    };
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }
 
 fn ranges(count: usize) -> Result<Vec<Block>> {
     ensure!(count < 256, "{count} ranges of /8 do not fit into IPv4");
-    (1..=count).map(|first| format!("{first}.0.0.0/8").parse().context("no range")).collect()
+    (1..=count)
+        .map(|first| format!("{first}.0.0.0/8").parse().context("no range"))
+        .collect()
 }
 
 fn every_other(ranges: &[Block]) -> Result<Vec<Range>> {
@@ -86,9 +106,17 @@ fn every_other(ranges: &[Block]) -> Result<Vec<Range>> {
     Ok(taken)
 }
 
-fn time_slots(ranges: &[Block], taken: &[Range], blocks: usize, free: usize) -> Result<(usize, u64)> {
+fn time_slots(
+    ranges: &[Block],
+    taken: &[Range],
+    blocks: usize,
+    free: usize,
+) -> Result<(usize, u64)> {
     let size = BlockSize::new(Family::Ipv4, BLOCK_SIZE)?;
-    let mut slots = ranges.iter().filter_map(|range| Slots::new(*range, size)).collect::<Vec<_>>();
+    let mut slots = ranges
+        .iter()
+        .filter_map(|range| Slots::new(*range, size))
+        .collect::<Vec<_>>();
     let per_range = BLOCKS_PER_RANGE / 2;
     for (slots, taken) in slots.iter_mut().zip(taken.chunks(per_range)) {
         taken.iter().for_each(|range| slots.take(range));
@@ -105,15 +133,26 @@ fn time_slots(ranges: &[Block], taken: &[Range], blocks: usize, free: usize) -> 
 }
 
 fn time_allocate(ranges: &[Block], taken: &[Range], blocks: usize) -> Result<(usize, u64)> {
-    let size = PerFamily { ipv4: Some(BlockSize::new(Family::Ipv4, BLOCK_SIZE)?), ipv6: None };
+    let size = PerFamily {
+        ipv4: Some(BlockSize::new(Family::Ipv4, BLOCK_SIZE)?),
+        ipv6: None,
+    };
     let name: PoolName = "bench".parse()?;
     let mut supply = Supply::new(vec![PoolSupply::new(name, Giving::New, ranges, &size)]);
     let demands = demands(&supply, blocks)?;
     let start = Instant::now();
-    let allocation = allocate(black_box(&mut supply), black_box(taken), &[], black_box(&demands));
+    let allocation = allocate(
+        black_box(&mut supply),
+        black_box(taken),
+        &[],
+        black_box(&demands),
+    );
     let took = start.elapsed();
     let outcomes = &black_box(&allocation).outcomes;
-    let given = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Assigned(_))).count();
+    let given = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Outcome::Assigned(_)))
+        .count();
     Ok((given, u64::try_from(took.as_nanos())?))
 }
 
@@ -137,7 +176,14 @@ fn demands(supply: &Supply, count: usize) -> Result<Vec<Demand>> {
 /// The kernel's own count since this program started.
 fn peak_rss_bytes() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status").context("no /proc")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().context("VmHWM is no number")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .context("no VmHWM")?;
+    let kibibytes: u64 = line
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .context("VmHWM is no number")?;
     Ok(kibibytes * 1024)
 }

@@ -1,5 +1,5 @@
-//! `bench plan`: a whole `cilium-ipam plan` on a real API server, from the start of the process to its end, against the
-//! raw paged LIST of the same objects.
+//! `bench plan`: a whole `cilium-ipam plan` on a real API server, from the start of the process to
+//! its end, against the raw paged LIST of the same objects.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -34,25 +34,46 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
 }
 
 fn measure(tool: &Tool, plane: &ControlPlane, pools: &Pools, nodes: usize) -> Result<()> {
-    let [plan, kubeconfig, output, json] = ["plan", "--kubeconfig", "--output", "json"].map(OsStr::new);
-    let arguments = [plan, pools.path(), kubeconfig, plane.kubeconfig().as_os_str(), output, json];
+    let [plan, kubeconfig, output, json] =
+        ["plan", "--kubeconfig", "--output", "json"].map(OsStr::new);
+    let arguments = [
+        plan,
+        pools.path(),
+        kubeconfig,
+        plane.kubeconfig().as_os_str(),
+        output,
+        json,
+    ];
     // The runs that do not count.
     let summary = &tool.json(&arguments)?["summary"];
-    ensure!(summary["assign"] == nodes && summary["blocked"] == 0, "not the plan that is to be measured: {summary}");
+    ensure!(
+        summary["assign"] == nodes && summary["blocked"] == 0,
+        "not the plan that is to be measured: {summary}"
+    );
     let bytes = raw::list(plane.client())?.bytes;
 
-    let (mut list, mut whole, mut rss) = (Samples::default(), Samples::default(), Samples::default());
+    let (mut list, mut whole, mut rss) =
+        (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..RUNS {
         list.add(raw::list(plane.client())?.milliseconds);
         let run = timed(&tool.words(&arguments))?;
         whole.add(run.milliseconds);
         rss.add(run.peak_rss_mib);
     }
-    println!("raw LIST of {} KiB, warm connection, ms: {}", bytes / 1024, list.spread());
+    println!(
+        "raw LIST of {} KiB, warm connection, ms: {}",
+        bytes / 1024,
+        list.spread()
+    );
     println!("plan --output json, whole process, ms: {}", whole.spread());
     Line::new("plan")
         .with("nodes", nodes)
-        .at_most("ratio", whole.median() / list.median(), "limit", RATIO_LIMIT)
+        .at_most(
+            "ratio",
+            whole.median() / list.median(),
+            "limit",
+            RATIO_LIMIT,
+        )
         .measured("raw_list_ms", list.median())
         .measured("plan_ms", whole.median())
         .at_most("peak_rss_mib", rss.max(), "rss_limit_mib", RSS_LIMIT_MIB)

@@ -17,10 +17,15 @@ pub fn timed(words: &[&OsStr]) -> Result<Timed> {
     finished(&output.stdout, &output.stderr)
 }
 
-/// The same, not started yet: prints a [`Timed`] at its end; its standard error is the program's own.
+/// The same, not started yet: prints a [`Timed`] at its end; its standard error is the program's
+/// own.
 pub fn timer(words: &[&OsStr]) -> Result<Command> {
     let mut command = this("timed")?;
-    command.arg("--").args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("--")
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     Ok(command)
 }
 
@@ -35,7 +40,10 @@ pub fn this(verb: &str) -> Result<Command> {
 pub fn finished(stdout: &[u8], stderr: &[u8]) -> Result<Timed> {
     let timed: Timed = serde_json::from_slice(stdout).context("cannot read what the timer says")?;
     if !timed.succeeded {
-        bail!("what is measured failed:\n{}", String::from_utf8_lossy(stderr));
+        bail!(
+            "what is measured failed:\n{}",
+            String::from_utf8_lossy(stderr)
+        );
     }
     Ok(timed)
 }

@@ -1,5 +1,5 @@
-//! The limits on a real API server: the same requests as the tool's with nothing around them. Answers are read to their
-//! end and thrown away; connections are warm, and no process starts.
+//! The limits on a real API server: the same requests as the tool's with nothing around them.
+//! Answers are read to their end and thrown away; connections are warm, and no process starts.
 
 use std::time::Instant;
 
@@ -11,7 +11,8 @@ use xtask::parallel::for_each;
 
 /// As the tool asks for it.
 const PAGE: usize = 500;
-/// Both ends of a page are looked through for its continue token: of a custom resource, `metadata` comes last.
+/// Both ends of a page are looked through for its continue token: of a custom resource, `metadata`
+/// comes last.
 const TOKEN_WITHIN: usize = 2_048;
 
 /// How long a LIST took, and how much came.
@@ -34,12 +35,19 @@ pub fn list_kinds(client: &Client, kinds: &[ObservedKind]) -> Result<Listed> {
     for kind in kinds {
         bytes += list_kind(client, *kind)?;
     }
-    Ok(Listed { milliseconds: start.elapsed().as_secs_f64() * 1e3, bytes })
+    Ok(Listed {
+        milliseconds: start.elapsed().as_secs_f64() * 1e3,
+        bytes,
+    })
 }
 
 fn list_kind(client: &Client, kind: ObservedKind) -> Result<usize> {
     let query = kind.query("kube-system");
-    let parameters: String = query.parameters.iter().map(|(key, value)| format!("&{key}={value}")).collect();
+    let parameters: String = query
+        .parameters
+        .iter()
+        .map(|(key, value)| format!("&{key}={value}"))
+        .collect();
     for path in &query.paths {
         match list_pages(client, path, &parameters) {
             Err(error) if error.status() == Some(404) => {}
@@ -82,7 +90,11 @@ pub struct Patch {
 /// A block for every Node that is there.
 pub fn patches(plane: &ControlPlane) -> Result<Vec<Patch>> {
     let nodes = plane.list("/api/v1/nodes")?;
-    Ok(nodes.iter().zip(0u32..).map(|(node, index)| patch(node, index)).collect())
+    Ok(nodes
+        .iter()
+        .zip(0u32..)
+        .map(|(node, index)| patch(node, index))
+        .collect())
 }
 
 fn patch(node: &Value, index: u32) -> Patch {
@@ -91,13 +103,18 @@ fn patch(node: &Value, index: u32) -> Patch {
     let first = std::net::Ipv4Addr::from_bits((10 << 24) + (index << 6));
     let block = format!("{first}/26");
     let body = json!({"metadata": metadata, "spec": {"podCIDR": block, "podCIDRs": [block]}});
-    Patch { path: format!("/api/v1/nodes/{name}?fieldManager=cilium-ipam"), body }
+    Patch {
+        path: format!("/api/v1/nodes/{name}?fieldManager=cilium-ipam"),
+        body,
+    }
 }
 
 /// Sends them over `connections`, and gives how many got through in a second.
 pub fn patch_all(client: &Client, patches: &[Patch], connections: usize) -> Result<f64> {
     let start = Instant::now();
-    for_each(patches, connections, |Patch { path, body }| client.patch_bytes(path, body).map(drop))?;
+    for_each(patches, connections, |Patch { path, body }| {
+        client.patch_bytes(path, body).map(drop)
+    })?;
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
     Ok(patches.len() as f64 / start.elapsed().as_secs_f64())
 }
@@ -113,6 +130,9 @@ mod tests {
         let tail = format!(r#"{{"items":["{filler}"],"metadata":{{"continue":"abc"}}}}"#);
         let last = format!(r#"{{"items":["{filler}"],"metadata":{{"continue":""}}}}"#);
         let token = |page: &str| continue_token(page.as_bytes());
-        assert_eq!((token(&head), token(&tail), token(&last)), (Some("abc".into()), Some("abc".into()), None));
+        assert_eq!(
+            (token(&head), token(&tail), token(&last)),
+            (Some("abc".into()), Some("abc".into()), None)
+        );
     }
 }

@@ -1,6 +1,7 @@
-//! `bench services`: a whole `cilium-ipam plan` of LoadBalancer pools on a real API server, from the start of the process to its
-//! end, against a whole process that does nothing but the raw paged LIST of the same objects, and beside it against that LIST alone over a
-//! warm connection: once with one pool edited, and once with every pool edited.
+//! `bench services`: a whole `cilium-ipam plan` of LoadBalancer pools on a real API server, from
+//! the start of the process to its end, against a whole process that does nothing but the raw paged
+//! LIST of the same objects, and beside it against that LIST alone over a warm connection: once
+//! with one pool edited, and once with every pool edited.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -50,17 +51,32 @@ pub fn run(tool: &Path, services: usize) -> Result<()> {
 fn measure(tool: &Tool, plane: &ControlPlane, services: usize) -> Result<()> {
     let (one, all) = (pools(1)?, pools(POOLS)?);
     let arguments = |pools: &Pools| -> Vec<OsString> {
-        let [plan, kubeconfig, output, json] = ["plan", "--kubeconfig", "--output", "json"].map(OsStr::new);
-        let words = [plan, pools.path(), kubeconfig, plane.kubeconfig().as_os_str(), output, json];
+        let [plan, kubeconfig, output, json] =
+            ["plan", "--kubeconfig", "--output", "json"].map(OsStr::new);
+        let words = [
+            plan,
+            pools.path(),
+            kubeconfig,
+            plane.kubeconfig().as_os_str(),
+            output,
+            json,
+        ];
         words.into_iter().map(OsStr::to_owned).collect()
     };
     let (of_one, of_all) = (arguments(&one), arguments(&all));
     let this = std::env::current_exe()?;
-    let listing = [this.as_os_str(), OsStr::new("raw-list"), plane.kubeconfig().as_os_str()];
+    let listing = [
+        this.as_os_str(),
+        OsStr::new("raw-list"),
+        plane.kubeconfig().as_os_str(),
+    ];
     timed(&listing)?;
     for (arguments, edited) in [(&of_one, 1), (&of_all, POOLS)] {
         let summary = &tool.json(&as_words(arguments))?["summary"]["load_balancing"];
-        ensure!(summary["update"] == edited && summary["lost_addresses"] == 0, "not what is to be measured: {summary}");
+        ensure!(
+            summary["update"] == edited && summary["lost_addresses"] == 0,
+            "not what is to be measured: {summary}"
+        );
     }
     let (mut warm, mut list) = (Samples::default(), Samples::default());
     let (mut with_one, mut with_all) = (Samples::default(), Samples::default());
@@ -72,12 +88,23 @@ fn measure(tool: &Tool, plane: &ControlPlane, services: usize) -> Result<()> {
     }
     println!("raw LIST, warm connection, ms: {}", warm.spread());
     println!("raw LIST, whole process, ms: {}", list.spread());
-    println!("plan --output json, one pool edited, whole process, ms: {}", with_one.spread());
-    println!("plan --output json, every pool edited, whole process, ms: {}", with_all.spread());
+    println!(
+        "plan --output json, one pool edited, whole process, ms: {}",
+        with_one.spread()
+    );
+    println!(
+        "plan --output json, every pool edited, whole process, ms: {}",
+        with_all.spread()
+    );
     Line::new("services")
         .with("services", services)
         .with("pools", POOLS)
-        .at_most("ratio", with_one.median() / list.median(), "limit", RATIO_LIMIT)
+        .at_most(
+            "ratio",
+            with_one.median() / list.median(),
+            "limit",
+            RATIO_LIMIT,
+        )
         .measured("ratio_all_edited", with_all.median() / list.median())
         .measured("ratio_warm", with_one.median() / warm.median())
         .measured("raw_list_ms", list.median())
@@ -94,7 +121,8 @@ fn pools(edited: usize) -> Result<Pools> {
     let document = |index: usize| {
         let mut pool = pool_object(index);
         if index < edited {
-            let cidrs = [200, 201].map(|second| json!({"cidr": format!("10.{second}.{index}.0/24")}));
+            let cidrs =
+                [200, 201].map(|second| json!({"cidr": format!("10.{second}.{index}.0/24")}));
             pool["spec"]["blocks"] = json!(cidrs);
         }
         format!(

@@ -1,7 +1,8 @@
 //! `timed`: runs one program and says how long it took and the most memory that it had at once.
 //!
-//! This runs in a small process of its own, as `/usr/bin/time` does, because the kernel counts the memory of the process
-//! that starts a program as the program's until it has started: the benchmark's own would be taken for the tool's.
+//! This runs in a small process of its own, as `/usr/bin/time` does, because the kernel counts the
+//! memory of the process that starts a program as the program's until it has started: the
+//! benchmark's own would be taken for the tool's.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -33,12 +34,27 @@ pub struct Timed {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let (program, rest) = arguments.command.split_first().context("no program")?;
     let mut command = Command::new(program);
-    command.args(rest).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let start = Instant::now();
-    let status = command.status().with_context(|| format!("{program} does not start"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("{program} does not start"))?;
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-    #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^52 KiB")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "memory sizes are far below 2^52 KiB"
+    )]
     let peak_rss_mib = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss() as f64 / 1024.0;
-    println!("{}", serde_json::to_string(&Timed { milliseconds, peak_rss_mib, succeeded: status.success() })?);
+    println!(
+        "{}",
+        serde_json::to_string(&Timed {
+            milliseconds,
+            peak_rss_mib,
+            succeeded: status.success()
+        })?
+    );
     Ok(())
 }

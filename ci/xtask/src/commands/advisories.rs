@@ -5,7 +5,8 @@ use anyhow::Result;
 use super::check::deny_is_there;
 use crate::cargo;
 
-/// Runs it. The list comes from a Git host that not every machine reaches; then the check is skipped, by name and with the reason.
+/// Runs it. The list comes from a Git host that not every machine reaches; then the check is
+/// skipped, by name and with the reason.
 pub fn run() -> Result<()> {
     deny_is_there()?;
     if let Err(why) = cargo::run("deny --workspace --all-features fetch db") {

@@ -1,4 +1,5 @@
-//! `bench`: builds the tool and the program that measures it, and runs the latter. What is measured, it alone knows.
+//! `bench`: builds the tool and the program that measures it, and runs the latter. What is
+//! measured, it alone knows.
 
 use anyhow::Result;
 
@@ -15,7 +16,11 @@ pub struct Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if arguments.arguments.iter().any(|argument| argument == "cni" || argument == "all") {
+    if arguments
+        .arguments
+        .iter()
+        .any(|argument| argument == "cni" || argument == "all")
+    {
         cargo::run(
             "build --profile plugin --no-default-features --features neutron --bin cni-ipam-neutron --bin neutron-node",
         )?;

@@ -1,4 +1,5 @@
-//! What `bench` and `prove` have in common: each is a program of its own, which needs the tool, both with optimisations.
+//! What `bench` and `prove` have in common: each is a program of its own, which needs the tool,
+//! both with optimisations.
 
 use std::process::Command;
 
@@ -11,7 +12,9 @@ use crate::cargo;
 pub fn run(verb: &str, arguments: &[String]) -> Result<()> {
     let companion = format!("xtask-{verb}");
     cargo::run("build --release --package cilium-ipam --bin cilium-ipam")?;
-    cargo::run(&format!("build --release --package xtask --features {verb} --bin {companion}"))?;
+    cargo::run(&format!(
+        "build --release --package xtask --features {verb} --bin {companion}"
+    ))?;
     let folder = cargo::release_folder()?;
     let status = Command::new(folder.join(&companion))
         .args(arguments)

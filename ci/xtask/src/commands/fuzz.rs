@@ -1,5 +1,6 @@
-//! `fuzz`: runs the fuzz targets of `ci/fuzz`, which need cargo-fuzz and a nightly toolchain. What is found lies in
-//! `.cache/fuzz`; what is worth keeping of the corpus goes into `ci/fuzz/corpus`, which the normal tests run.
+//! `fuzz`: runs the fuzz targets of `ci/fuzz`, which need cargo-fuzz and a nightly toolchain. What
+//! is found lies in `.cache/fuzz`; what is worth keeping of the corpus goes into `ci/fuzz/corpus`,
+//! which the normal tests run.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,13 @@ use xtask::line::Line;
 use crate::cargo;
 
 /// All of them, as `ci/fuzz/Cargo.toml` names them.
-const TARGETS: [&str; 5] = ["yaml_directory", "plan_file", "cluster_file", "claims", "cni_input"];
+const TARGETS: [&str; 5] = [
+    "yaml_directory",
+    "plan_file",
+    "cluster_file",
+    "claims",
+    "cni_input",
+];
 const CARGO_FUZZ: &str = "0.13.2";
 /// No sanitizer: there is no unsafe code for one to look at.
 const BUILD: &str = "--fuzz-dir ci/fuzz --target-dir target/fuzz --sanitizer none";
@@ -36,9 +43,16 @@ pub struct Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let chosen: Vec<&str> = TARGETS.into_iter().filter(|name| ["all", name].contains(&&*arguments.target)).collect();
+    let chosen: Vec<&str> = TARGETS
+        .into_iter()
+        .filter(|name| ["all", name].contains(&&*arguments.target))
+        .collect();
     if chosen.is_empty() {
-        bail!("there is no fuzz target {}\nhelp: it is one of {}, or all", arguments.target, TARGETS.join(", "));
+        bail!(
+            "there is no fuzz target {}\nhelp: it is one of {}, or all",
+            arguments.target,
+            TARGETS.join(", ")
+        );
     }
     install()?;
     let places: Vec<Places> = chosen.into_iter().map(Places::new).collect::<Result<_>>()?;
@@ -52,7 +66,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn tools() -> PathBuf {
-    cargo::root().join(".cache/tools").join(format!("cargo-fuzz-{CARGO_FUZZ}"))
+    cargo::root()
+        .join(".cache/tools")
+        .join(format!("cargo-fuzz-{CARGO_FUZZ}"))
 }
 
 fn install() -> Result<()> {
@@ -86,7 +102,8 @@ impl Places {
             artifacts: cache.join("artifacts").join(target),
         };
         for folder in [&places.found, &places.kept, &places.artifacts] {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
         }
         Ok(places)
     }
@@ -109,16 +126,22 @@ impl Places {
             .stderr(File::create(&log)?)
             .status()
             .context("rustup does not start: a nightly toolchain comes from it")?;
-        let told = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        let told = std::fs::read_to_string(&log)
+            .with_context(|| format!("cannot read {}", log.display()))?;
         if !status.success() {
             let end: Vec<&str> = told.lines().rev().take(30).collect();
-            bail!("`{shown}` failed:\n{}", end.into_iter().rev().collect::<Vec<_>>().join("\n"));
+            bail!(
+                "`{shown}` failed:\n{}",
+                end.into_iter().rev().collect::<Vec<_>>().join("\n")
+            );
         }
         Ok(told)
     }
 
     fn fuzz(&self, seconds: u64) -> Result<()> {
-        let dictionary = cargo::root().join("ci/fuzz/dictionaries").join(format!("{}.dict", self.target));
+        let dictionary = cargo::root()
+            .join("ci/fuzz/dictionaries")
+            .join(format!("{}.dict", self.target));
         let arguments = [
             format!("-artifact_prefix={}/", self.artifacts.display()),
             format!("-dict={}", dictionary.display()),
@@ -128,8 +151,12 @@ impl Places {
             "-print_final_stats=1".to_owned(),
         ];
         let told = self.lib_fuzzer(&[&self.found, &self.kept], &arguments)?;
-        let runs = told.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
-        let runs = runs.context("libFuzzer does not say how often it ran")?.trim();
+        let runs = told
+            .lines()
+            .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+        let runs = runs
+            .context("libFuzzer does not say how often it ran")?
+            .trim();
         Line::new("fuzz")
             .with("target", self.target)
             .with("seconds", seconds)
@@ -139,8 +166,8 @@ impl Places {
         Ok(())
     }
 
-    /// Inputs that together reach everything that was reached; of more than [`KEPT_FILES`], an even choice from the smallest to the
-    /// largest.
+    /// Inputs that together reach everything that was reached; of more than [`KEPT_FILES`], an even
+    /// choice from the smallest to the largest.
     fn keep(&self) -> Result<()> {
         let chosen = tempfile::tempdir()?;
         let arguments = ["-set_cover_merge=1", "-use_counters=0"].map(str::to_owned);
@@ -164,6 +191,8 @@ impl Places {
 
 fn path_with(first: &Path) -> Result<std::ffi::OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let all = [first.to_owned()].into_iter().chain(std::env::split_paths(&path));
+    let all = [first.to_owned()]
+        .into_iter()
+        .chain(std::env::split_paths(&path));
     std::env::join_paths(all).context("PATH cannot be extended")
 }

@@ -1,5 +1,6 @@
-//! `prove`: one door to all proofs. Those on a real API server are a companion of this program; the model and the
-//! simulator are programs of their own; three are tests, some with more cases. What is proved, they alone know.
+//! `prove`: one door to all proofs. Those on a real API server are a companion of this program; the
+//! model and the simulator are programs of their own; three are tests, some with more cases. What
+//! is proved, they alone know.
 
 use anyhow::{Result, bail};
 
@@ -7,7 +8,8 @@ use super::companion;
 use crate::cargo;
 use crate::suite::{Guard, Output, Suite};
 
-/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts, restore, rival, leader, soak, properties, hostile, retry, or all.
+/// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
+/// restore, rival, leader, soak, properties, hostile, retry, or all.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The proof.
@@ -17,8 +19,8 @@ pub struct Arguments {
     arguments: Vec<String>,
 }
 
-/// All of them, as the suite runs them: fewer repetitions of those whose repetitions take long. The tests of the model check its
-/// smaller worlds; the large ones take many minutes.
+/// All of them, as the suite runs them: fewer repetitions of those whose repetitions take long. The
+/// tests of the model check its smaller worlds; the large ones take many minutes.
 const IN_SUITE: [(&str, &[&str]); 11] = [
     ("simulate", &["--seeds", "10000"]),
     ("appliers", &[]),
@@ -44,7 +46,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Runs all of them as the suite does.
 pub fn all() -> Result<()> {
     for (name, arguments) in IN_SUITE {
-        one(name, &arguments.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        one(
+            name,
+            &arguments
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>(),
+        )?;
     }
     Ok(())
 }
@@ -60,7 +68,10 @@ fn one(name: &str, arguments: &[String]) -> Result<()> {
         "hostile" => tests("hostile", None),
         "retry" => retry(&cases("retry", arguments, "10000")?),
         _ => {
-            let words: Vec<String> = [name.to_owned()].into_iter().chain(arguments.iter().cloned()).collect();
+            let words: Vec<String> = [name.to_owned()]
+                .into_iter()
+                .chain(arguments.iter().cloned())
+                .collect();
             companion::run("prove", &words)
         }
     }
@@ -92,12 +103,20 @@ fn retry(cases: &str) -> Result<()> {
 fn tests(name: &'static str, variable: Option<(&str, &str)>) -> Result<()> {
     // As the suite builds it, or it would be built once more.
     let words = format!("test --workspace --all-features --test it {name}");
-    let tally = Suite { words: &words, arguments: &[], variable, guard: Guard::None }.run(Output::Kept)?;
+    let tally = Suite {
+        words: &words,
+        arguments: &[],
+        variable,
+        guard: Guard::None,
+    }
+    .run(Output::Kept)?;
     let (passed, skipped) = (tally.passed(), tally.skips().count());
     if passed == 0 {
         bail!("there is no test of that name\n{tally}");
     }
-    let cases = variable.map(|(_, cases)| format!(" cases={cases}")).unwrap_or_default();
+    let cases = variable
+        .map(|(_, cases)| format!(" cases={cases}"))
+        .unwrap_or_default();
     println!("{name}: tests={passed}{cases} skipped={skipped} failures=0");
     Ok(())
 }

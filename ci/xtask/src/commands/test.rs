@@ -18,7 +18,8 @@ pub struct Arguments {
     /// Run the slow tests, too: they boot the real cilium-agent in a QEMU guest.
     #[arg(long)]
     agent: bool,
-    /// Fail if a test is skipped that this file does not list. A line is `WHAT TEST`, or `WHAT *` for every test that lacks it.
+    /// Fail if a test is skipped that this file does not list. A line is `WHAT TEST`, or `WHAT *`
+    /// for every test that lacks it.
     #[arg(long, value_name = "FILE")]
     expected_skips: Option<PathBuf>,
     /// Further arguments for `cargo test`.
@@ -36,17 +37,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             prepared => prepared?,
         }
     }
-    let expected = arguments.expected_skips.as_deref().map(Expected::read).transpose()?;
+    let expected = arguments
+        .expected_skips
+        .as_deref()
+        .map(Expected::read)
+        .transpose()?;
     suite(SUITE, &arguments.arguments, expected.as_ref())?;
     if arguments.arguments.is_empty() {
         prove::all()?;
     }
-    if arguments.agent { agent_tests(expected.as_ref()) } else { Ok(()) }
+    if arguments.agent {
+        agent_tests(expected.as_ref())
+    } else {
+        Ok(())
+    }
 }
 
 fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Result<()> {
     let (guard, missing) = Guard::find()?;
-    let mut tally = Suite { words, arguments, variable: None, guard }.run(Output::Shown)?;
+    let mut tally = Suite {
+        words,
+        arguments,
+        variable: None,
+        guard,
+    }
+    .run(Output::Shown)?;
     missing.into_iter().for_each(|skip| tally.add(skip));
     println!("{tally}");
     expected.map_or(Ok(()), |expected| expected.check(&tally))
@@ -55,5 +70,9 @@ fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Resu
 /// One guest at a time, as each keeps a core busy.
 fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumAgent))?;
-    suite(&format!("{SUITE} -- --ignored agent --test-threads=1"), &[], expected)
+    suite(
+        &format!("{SUITE} -- --ignored agent --test-threads=1"),
+        &[],
+        expected,
+    )
 }

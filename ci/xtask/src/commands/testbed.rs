@@ -4,7 +4,8 @@ use std::io::Read;
 
 use anyhow::{Context, Result};
 use testbed::{
-    CiliumInstallation, CiliumVersion, ControlPlane, Options, Program, Programs, build, install_cilium, install_crds,
+    CiliumInstallation, CiliumVersion, ControlPlane, Options, Program, Programs, build,
+    install_cilium, install_crds,
 };
 use xtask::fleet;
 
@@ -26,7 +27,8 @@ pub const PROGRAMS: [Program; 9] = [
 pub enum Verb {
     /// Build them into the cache; takes 15 minutes the first time.
     Build,
-    /// Start a control plane and keep it until Ctrl-C or the end of the input. There is no `stop`: nothing outlives this.
+    /// Start a control plane and keep it until Ctrl-C or the end of the input. There is no `stop`:
+    /// nothing outlives this.
     Start(Start),
 }
 
@@ -36,7 +38,8 @@ pub struct Start {
     /// Nodes with the label `rack`, a, b and c by turns, and none with a block.
     #[arg(long, value_name = "N", default_value_t = 0)]
     nodes: usize,
-    /// The CRDs and settings of this release of Cilium, with `ipam: kubernetes`; for example 1.19.3.
+    /// The CRDs and settings of this release of Cilium, with `ipam: kubernetes`; for example
+    /// 1.19.3.
     #[arg(long, value_name = "RELEASE")]
     cilium: Option<String>,
 }
@@ -54,12 +57,21 @@ fn serve(start: &Start) -> Result<()> {
     let plane = ControlPlane::start(&programs, Options::default())?;
     if let Some(release) = &start.cilium {
         install_crds(&plane, release)?;
-        install_cilium(&plane, &CiliumInstallation { version: release.clone(), ..CiliumInstallation::default() })?;
+        install_cilium(
+            &plane,
+            &CiliumInstallation {
+                version: release.clone(),
+                ..CiliumInstallation::default()
+            },
+        )?;
     }
     fleet::create_nodes(&plane, 0..start.nodes)?;
     tell(&programs, &plane)?;
     // A signal ends this process, and with it the servers: each watches a pipe from here.
-    std::io::stdin().lock().read_to_end(&mut Vec::new()).context("cannot read the input")?;
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut Vec::new())
+        .context("cannot read the input")?;
     Ok(())
 }
 
@@ -67,8 +79,14 @@ fn serve(start: &Start) -> Result<()> {
 fn tell(programs: &Programs, plane: &ControlPlane) -> Result<()> {
     let kubeconfig = plane.kubeconfig().display();
     println!("{kubeconfig}");
-    eprintln!("{} runs until Ctrl-C. In another terminal:", plane.server_url());
-    eprintln!("  {} --kubeconfig {kubeconfig} get nodes", programs.path(Program::Kubectl)?.display());
+    eprintln!(
+        "{} runs until Ctrl-C. In another terminal:",
+        plane.server_url()
+    );
+    eprintln!(
+        "  {} --kubeconfig {kubeconfig} get nodes",
+        programs.path(Program::Kubectl)?.display()
+    );
     eprintln!("  cargo run -- plan examples/racks/pools --kubeconfig {kubeconfig}");
     Ok(())
 }

@@ -56,7 +56,13 @@ impl Manner<'_> {
     pub fn start(&self, pools: &Pools) -> Result<Applier> {
         let folder = TempDir::new().context("no temporary folder")?;
         let mut command = self.command(OsStr::new("apply"), pools, folder.path())?;
-        command.args(["--auto-approve", "--output", "json", "--parallelism", &self.parallelism.to_string()]);
+        command.args([
+            "--auto-approve",
+            "--output",
+            "json",
+            "--parallelism",
+            &self.parallelism.to_string(),
+        ]);
         match self.courtesy {
             Courtesy::Lease => {}
             Courtesy::None => {
@@ -82,19 +88,31 @@ impl Manner<'_> {
     pub fn findings(&self, pools: &Pools, rule: &str) -> Result<usize> {
         let folder = TempDir::new().context("no temporary folder")?;
         let mut command = self.command(OsStr::new("plan"), pools, folder.path())?;
-        command.args(["--output", "json"]).status().context("the tool does not start")?;
-        let plan: Value =
-            serde_json::from_slice(&std::fs::read(folder.path().join(REPORT))?).context("a plan is no JSON")?;
-        let findings = plan["findings"].as_array().context("a plan without findings")?;
+        command
+            .args(["--output", "json"])
+            .status()
+            .context("the tool does not start")?;
+        let plan: Value = serde_json::from_slice(&std::fs::read(folder.path().join(REPORT))?)
+            .context("a plan is no JSON")?;
+        let findings = plan["findings"]
+            .as_array()
+            .context("a plan without findings")?;
         // One entry may stand for several.
         let of_rule = findings.iter().filter(|finding| finding["rule"] == rule);
-        let count: u64 = of_rule.filter_map(|finding| finding["count"].as_u64()).sum();
+        let count: u64 = of_rule
+            .filter_map(|finding| finding["count"].as_u64())
+            .sum();
         Ok(usize::try_from(count)?)
     }
 
     fn command(&self, verb: &OsStr, pools: &Pools, folder: &Path) -> Result<Command> {
         let mut command = self.tool.command();
-        command.current_dir(folder).args([verb, pools.path(), OsStr::new("--kubeconfig"), self.kubeconfig.as_os_str()]);
+        command.current_dir(folder).args([
+            verb,
+            pools.path(),
+            OsStr::new("--kubeconfig"),
+            self.kubeconfig.as_os_str(),
+        ]);
         command.stdin(Stdio::null());
         command.stdout(File::create(folder.join(REPORT)).context("no file for the report")?);
         command.stderr(File::create(folder.join(TALK)).context("no file for the talk")?);
@@ -118,7 +136,11 @@ pub struct Ended {
 impl Applier {
     /// Whether it has not ended yet.
     pub fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait().context("the tool cannot be watched")?.is_none())
+        Ok(self
+            .child
+            .try_wait()
+            .context("the tool cannot be watched")?
+            .is_none())
     }
 
     /// Waits for its end.
@@ -126,7 +148,11 @@ impl Applier {
         let status = self.child.wait().context("the tool cannot be waited for")?;
         let read = |name: &str| std::fs::read_to_string(self.folder.path().join(name));
         let report = serde_json::from_str(&read(REPORT)?).unwrap_or_default();
-        Ok(Ended { status, report, talk: read(TALK)? })
+        Ok(Ended {
+            status,
+            report,
+            talk: read(TALK)?,
+        })
     }
 
     /// Kills it with SIGKILL and waits for its end.
@@ -178,7 +204,11 @@ impl Ended {
     pub fn expect(self, codes: &[i32]) -> Result<Self> {
         match self.code() {
             Some(code) if codes.contains(&code) => Ok(self),
-            _ => bail!("an apply ended with {}, not with one of {codes:?}:\n{}", self.status, self.end_of_talk()),
+            _ => bail!(
+                "an apply ended with {}, not with one of {codes:?}:\n{}",
+                self.status,
+                self.end_of_talk()
+            ),
         }
     }
 
@@ -192,9 +222,19 @@ impl Ended {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reported = |line: &Value| Reported {
             node: text(&line["name"]),
-            blocks: line["after"].as_array().into_iter().flatten().map(text).collect(),
+            blocks: line["after"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(text)
+                .collect(),
         };
-        self.report[list].as_array().into_iter().flatten().map(reported).collect()
+        self.report[list]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(reported)
+            .collect()
     }
 
     /// What it said on stderr.

@@ -1,5 +1,5 @@
-//! `prove appliers`: several appliers at once, half of them with directories that want the same addresses for other
-//! nodes, while nodes send heartbeats, are deleted and registered again.
+//! `prove appliers`: several appliers at once, half of them with directories that want the same
+//! addresses for other nodes, while nodes send heartbeats, are deleted and registered again.
 
 use anyhow::Result;
 use testbed::{ControlPlane, Random};
@@ -37,14 +37,21 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     let space = Space::WHOLE;
     let plain = space.plain()?;
     let some = (0..nodes).rev().take(nodes / 2);
-    let others = [space.shifted()?, space.doubled()?, space.pinned(some)?, space.pinned(1..nodes)?];
+    let others = [
+        space.shifted()?,
+        space.doubled()?,
+        space.pinned(some)?,
+        space.pinned(1..nodes)?,
+    ];
     let directories: Vec<&Pools> = [&plain; ALIKE].into_iter().chain(&others).collect();
     let mut applied = Applied::default();
     for round in 0..ROUNDS {
         eprintln!("prove appliers: round {} of {ROUNDS}", round + 1);
         renew(&trial.plane, nodes, round, &mut random)?;
         let lives = lives(&trial.plane, nodes, &mut random);
-        let (ended, counts) = beside(lives, || finish(start_all(&trial.manner(), directories.iter().copied())?))?;
+        let (ended, counts) = beside(lives, || {
+            finish(start_all(&trial.manner(), directories.iter().copied())?)
+        })?;
         applied.add(&ended, counts);
         trial.look()?;
         trial.converge(&plain, 1)?;
@@ -52,7 +59,8 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     report(&trial, &applied, directories.len(), nodes, seed)
 }
 
-/// The first round has new nodes only. Later on some keep their blocks, and the others are registered again.
+/// The first round has new nodes only. Later on some keep their blocks, and the others are
+/// registered again.
 fn renew(plane: &ControlPlane, nodes: usize, round: usize, random: &mut Random) -> Result<()> {
     let all: Vec<usize> = (0..nodes).collect();
     if round == 0 {
@@ -65,27 +73,67 @@ fn renew(plane: &ControlPlane, nodes: usize, round: usize, random: &mut Random) 
 
 /// Each thread has its own nodes, since whoever deletes one must be the only one.
 fn lives<'c>(plane: &'c ControlPlane, nodes: usize, random: &mut Random) -> Vec<Churn<'c>> {
-    (0..LIVES).map(|first| Churn::new(plane, (first..nodes).step_by(LIVES).collect(), random.fork())).collect()
+    (0..LIVES)
+        .map(|first| {
+            Churn::new(
+                plane,
+                (first..nodes).step_by(LIVES).collect(),
+                random.fork(),
+            )
+        })
+        .collect()
 }
 
 fn finish(appliers: Vec<Applier>) -> Result<Vec<Ended>> {
-    appliers.into_iter().map(|applier| applier.wait()?.expect(&[DONE, BEATEN, PARTLY])).collect()
+    appliers
+        .into_iter()
+        .map(|applier| applier.wait()?.expect(&[DONE, BEATEN, PARTLY]))
+        .collect()
 }
 
 impl Applied {
     fn add(&mut self, ended: &[Ended], counts: Counts) {
         let (alike, others) = ended.split_at(ALIKE);
-        let count = |ended: &[Ended]| ended.iter().map(|ended| ended.applied().len()).sum::<usize>();
-        let codes: Vec<String> = ended.iter().filter_map(Ended::code).map(|code| code.to_string()).collect();
-        eprintln!("  exit codes {}; applied {} and {}; {counts:?}", codes.join(" "), count(alike), count(others));
+        let count = |ended: &[Ended]| {
+            ended
+                .iter()
+                .map(|ended| ended.applied().len())
+                .sum::<usize>()
+        };
+        let codes: Vec<String> = ended
+            .iter()
+            .filter_map(Ended::code)
+            .map(|code| code.to_string())
+            .collect();
+        eprintln!(
+            "  exit codes {}; applied {} and {}; {counts:?}",
+            codes.join(" "),
+            count(alike),
+            count(others)
+        );
         self.alike += count(alike);
         self.others += count(others);
         self.beside += counts;
     }
 }
 
-fn report(trial: &Trial<'_>, applied: &Applied, appliers: usize, nodes: usize, seed: u64) -> Result<()> {
-    let Applied { alike, others, beside: Counts { touched, recreated, cilium_nodes } } = applied;
+fn report(
+    trial: &Trial<'_>,
+    applied: &Applied,
+    appliers: usize,
+    nodes: usize,
+    seed: u64,
+) -> Result<()> {
+    let Applied {
+        alike,
+        others,
+        beside:
+            Counts {
+                touched,
+                recreated,
+                cilium_nodes,
+            },
+    } = applied;
     Line::new("appliers")
         .with("appliers", appliers)
         .with("nodes", nodes)
@@ -98,6 +146,10 @@ fn report(trial: &Trial<'_>, applied: &Applied, appliers: usize, nodes: usize, s
         .with("recreated", recreated)
         .with("cilium_nodes", cilium_nodes)
         .required("duplicates", trial.duplicates(), 0)
-        .required("converged", trial.convergence(), crate::trial::Convergence::Yes)
+        .required(
+            "converged",
+            trial.convergence(),
+            crate::trial::Convergence::Yes,
+        )
         .conclude()
 }

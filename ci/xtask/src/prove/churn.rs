@@ -1,5 +1,6 @@
-//! What goes on in a cluster while somebody applies: heartbeats, labels, agents that write down what they read, nodes that
-//! are deleted and registered again. It knows nothing of appliers, and gives no block to anybody.
+//! What goes on in a cluster while somebody applies: heartbeats, labels, agents that write down
+//! what they read, nodes that are deleted and registered again. It knows nothing of appliers, and
+//! gives no block to anybody.
 
 use std::convert::Infallible;
 use std::ops::AddAssign;
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 use testbed::{ControlPlane, Error, Random};
 use xtask::{fleet, node};
 
-/// Between two steps: quick enough to meet every batch of writes, and slow enough to leave the processor to the appliers.
+/// Between two steps: quick enough to meet every batch of writes, and slow enough to leave the
+/// processor to the appliers.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Of so many steps …
 const STEPS: usize = 100;
@@ -46,7 +48,11 @@ pub struct Counts {
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        let Self { touched, recreated, cilium_nodes } = other;
+        let Self {
+            touched,
+            recreated,
+            cilium_nodes,
+        } = other;
         self.touched += touched;
         self.recreated += recreated;
         self.cilium_nodes += cilium_nodes;
@@ -67,7 +73,9 @@ pub fn beside<T>(lives: Vec<Churn<'_>>, action: impl FnOnce() -> Result<T>) -> R
         drop(stops);
         let mut counts = Counts::default();
         for thread in threads {
-            counts += thread.join().map_err(|_| anyhow!("a thread of the nodes' life panicked"))??;
+            counts += thread
+                .join()
+                .map_err(|_| anyhow!("a thread of the nodes' life panicked"))??;
         }
         Ok((result?, counts))
     })
@@ -76,7 +84,12 @@ pub fn beside<T>(lives: Vec<Churn<'_>>, action: impl FnOnce() -> Result<T>) -> R
 impl<'c> Churn<'c> {
     /// Of these nodes, which must exist.
     pub fn new(plane: &'c ControlPlane, nodes: Vec<usize>, random: Random) -> Self {
-        Self { plane, nodes, random, counts: Counts::default() }
+        Self {
+            plane,
+            nodes,
+            random,
+            counts: Counts::default(),
+        }
     }
 
     /// Goes on until the other end of the channel is dropped.
@@ -88,13 +101,16 @@ impl<'c> Churn<'c> {
     }
 
     fn step(&mut self) -> Result<()> {
-        let Some(&node) = self.nodes.get(self.random.below(self.nodes.len())) else { return Ok(()) };
+        let Some(&node) = self.nodes.get(self.random.below(self.nodes.len())) else {
+            return Ok(());
+        };
         let kind = self.random.below(STEPS);
         if kind < HEARTBEATS {
             fleet::heartbeat(self.plane, [node], self.random.number())?;
             self.counts.touched += 1;
         } else if kind < HEARTBEATS + LABELS {
-            let label = json!({"metadata": {"labels": {"touched": self.random.number().to_string()}}});
+            let label =
+                json!({"metadata": {"labels": {"touched": self.random.number().to_string()}}});
             self.plane.patch(&node::path(node), &label)?;
             self.counts.touched += 1;
         } else if kind < HEARTBEATS + LABELS + AGENTS {
@@ -108,7 +124,8 @@ impl<'c> Churn<'c> {
         Ok(())
     }
 
-    /// The agent writes the block that its Node shows. Nobody else deletes the Node, so the block is still the node's.
+    /// The agent writes the block that its Node shows. Nobody else deletes the Node, so the block
+    /// is still the node's.
     fn agent(&self, index: usize) -> Result<usize> {
         let node = self.plane.get(&node::path(index))?;
         let blocks = &node["spec"]["podCIDRs"];

@@ -1,4 +1,5 @@
-//! The claims as they lie in the cluster: blocks that an apply has spoken for and not yet been seen to write.
+//! The claims as they lie in the cluster: blocks that an apply has spoken for and not yet been seen
+//! to write.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -28,8 +29,11 @@ pub fn read(client: &Client) -> Result<Vec<Claim>> {
         Err(error) if error.status() == Some(404) => return Ok(Vec::new()),
         map => map?,
     };
-    let text = map["data"][KEY].as_str().with_context(|| format!("the ConfigMap has no {KEY}"))?;
-    let record: Value = serde_json::from_str(text).with_context(|| format!("{KEY} cannot be read"))?;
+    let text = map["data"][KEY]
+        .as_str()
+        .with_context(|| format!("the ConfigMap has no {KEY}"))?;
+    let record: Value =
+        serde_json::from_str(text).with_context(|| format!("{KEY} cannot be read"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let claims = record["claims"].as_array().into_iter().flatten();
     Ok(claims
@@ -47,7 +51,9 @@ pub fn unwritten(client: &Client, holdings: &Holdings) -> Result<Vec<Claim>> {
     let mut claims = read(client)?;
     claims.retain(|claim| {
         holdings.uid(&claim.node) == Some(&claim.uid)
-            && !holdings.blocks_of(&claim.node).any(|block| block.to_string() == claim.block)
+            && !holdings
+                .blocks_of(&claim.node)
+                .any(|block| block.to_string() == claim.block)
     });
     Ok(claims)
 }

@@ -18,11 +18,17 @@ pub struct Space {
 
 impl Space {
     /// 10.0.0.0/10, room for as many nodes as a proof may ask for.
-    pub const WHOLE: Self = Self { first: 10 << 24, length: 10 };
+    pub const WHOLE: Self = Self {
+        first: 10 << 24,
+        length: 10,
+    };
 
     /// A /14 of its own for each number below 16.
     pub fn part(number: u32) -> Self {
-        Self { first: Self::WHOLE.first + (number << (32 - 14)), length: 14 }
+        Self {
+            first: Self::WHOLE.first + (number << (32 - 14)),
+            length: 14,
+        }
     }
 
     /// All of it.
@@ -35,17 +41,25 @@ impl Space {
         self.directory("plain", BLOCK_SIZE, "priority: 0", "")
     }
 
-    /// The same blocks for every node, but each goes to a node that stands a few places further ahead.
+    /// The same blocks for every node, but each goes to a node that stands a few places further
+    /// ahead.
     pub fn shifted(self) -> Result<Pools> {
-        self.directory("shifted", BLOCK_SIZE, &format!("priority: 7, reserved: [{}]", self.block(3)), "")
+        self.directory(
+            "shifted",
+            BLOCK_SIZE,
+            &format!("priority: 7, reserved: [{}]", self.block(3)),
+            "",
+        )
     }
 
-    /// Blocks of twice the size: they overlap those of the others, and none is written like one of theirs.
+    /// Blocks of twice the size: they overlap those of the others, and none is written like one of
+    /// theirs.
     pub fn doubled(self) -> Result<Pools> {
         self.directory("doubled", BLOCK_SIZE - 1, "priority: 8", "")
     }
 
-    /// A pool for every node, and pins that give the lowest blocks to these nodes, whatever their age.
+    /// A pool for every node, and pins that give the lowest blocks to these nodes, whatever their
+    /// age.
     pub fn pinned(self, nodes: impl IntoIterator<Item = usize>) -> Result<Pools> {
         self.directory("pinned", BLOCK_SIZE, "priority: 9", &self.pins(nodes))
     }
@@ -58,17 +72,27 @@ impl Space {
 
     /// Freed blocks do not rest in any of them: claims alone must keep blocks apart.
     fn directory(self, name: &str, block_size: u32, more: &str, pins: &str) -> Result<Pools> {
-        let pool = pool(name, &format!("cidrs: [{}], blockSize: {block_size}, {more}", self.cidr()));
+        let pool = pool(
+            name,
+            &format!("cidrs: [{}], blockSize: {block_size}, {more}", self.cidr()),
+        );
         Pools::of(&(document("Policy", "default", "quarantine: 0s") + &pool + pins))
     }
 
     fn pins(self, nodes: impl IntoIterator<Item = usize>) -> String {
-        nodes.into_iter().zip(0..).map(|(node, place)| pin(&node::name(node), &self.block(place))).collect()
+        nodes
+            .into_iter()
+            .zip(0..)
+            .map(|(node, place)| pin(&node::name(node), &self.block(place)))
+            .collect()
     }
 
     /// The block at this place.
     fn block(self, place: u32) -> String {
-        format!("{}/{BLOCK_SIZE}", Ipv4Addr::from_bits(self.first + (place << (32 - BLOCK_SIZE))))
+        format!(
+            "{}/{BLOCK_SIZE}",
+            Ipv4Addr::from_bits(self.first + (place << (32 - BLOCK_SIZE)))
+        )
     }
 }
 
@@ -78,7 +102,13 @@ mod tests {
 
     #[test]
     fn blocks_and_parts_lie_side_by_side() {
-        assert_eq!([0, 1, 4].map(|place| Space::WHOLE.block(place)), ["10.0.0.0/26", "10.0.0.64/26", "10.0.1.0/26"]);
-        assert_eq!([0, 1, 15].map(|part| Space::part(part).cidr()), ["10.0.0.0/14", "10.4.0.0/14", "10.60.0.0/14"]);
+        assert_eq!(
+            [0, 1, 4].map(|place| Space::WHOLE.block(place)),
+            ["10.0.0.0/26", "10.0.0.64/26", "10.0.1.0/26"]
+        );
+        assert_eq!(
+            [0, 1, 15].map(|part| Space::part(part).cidr()),
+            ["10.0.0.0/14", "10.4.0.0/14", "10.60.0.0/14"]
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! `prove faulty`: a large file with very many faults comes into the directory of `watch` again and again while nodes join. They are served as
-//! if it were not there, which is measured in the same run.
+//! `prove faulty`: a large file with very many faults comes into the directory of `watch` again and
+//! again while nodes join. They are served as if it were not there, which is measured in the same
+//! run.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -23,8 +24,8 @@ const JOINS: usize = 40;
 const SIZE: usize = 512 * 1024;
 /// Longest pause between the file and the node, so that the node meets any part of the work.
 const PAUSE_MS: usize = 1_000;
-/// How much longer than the slowest one without the file a node may wait, in milliseconds. Reading takes another thread's time, and machines
-/// have few.
+/// How much longer than the slowest one without the file a node may wait, in milliseconds. Reading
+/// takes another thread's time, and machines have few.
 const SLACK_MS: f64 = 1_000.0;
 const AT_MOST: Duration = Duration::from_secs(120);
 
@@ -39,7 +40,9 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
         running.until("written", None)?;
     }
     let mut random = Random::new(seed);
-    let without = (0..JOINS).map(|join| waited(&trial, nodes + join)).collect::<Result<Vec<f64>>>()?;
+    let without = (0..JOINS)
+        .map(|join| waited(&trial, nodes + join))
+        .collect::<Result<Vec<f64>>>()?;
     let mut with = Vec::new();
     for join in 0..JOINS {
         let file = Path::new(pools.path()).join("faulty.yaml");
@@ -48,7 +51,10 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
         with.push(waited(&trial, nodes + JOINS + join)?);
     }
     running.until("invalid", None)?;
-    let told = 1 + running.said().filter(|line| line["event"] == "invalid").count();
+    let told = 1 + running
+        .said()
+        .filter(|line| line["event"] == "invalid")
+        .count();
     trial.look()?;
     let (usual, slowest) = (slowest(&without), slowest(&with));
     Line::new("faulty")
@@ -62,7 +68,15 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
         .measured("slowest_without_ms", usual)
         .measured("slowest_with_ms", slowest)
         .with("slack_ms", SLACK_MS)
-        .required("in_time", if slowest <= usual + SLACK_MS { "yes" } else { "no" }, "yes")
+        .required(
+            "in_time",
+            if slowest <= usual + SLACK_MS {
+                "yes"
+            } else {
+                "no"
+            },
+            "yes",
+        )
         .required("duplicates", trial.duplicates(), 0)
         .conclude()
 }
@@ -72,7 +86,11 @@ fn waited(trial: &Trial<'_>, index: usize) -> Result<f64> {
     trial.plane.create(node::NODES, &node::node(index))?;
     let began = Instant::now();
     while trial.plane.get(&node::path(index))?["spec"]["podCIDR"].is_null() {
-        ensure!(began.elapsed() < AT_MOST, "node {} has no block", node::name(index));
+        ensure!(
+            began.elapsed() < AT_MOST,
+            "node {} has no block",
+            node::name(index)
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(began.elapsed().as_secs_f64() * 1e3)
@@ -82,7 +100,10 @@ fn waited(trial: &Trial<'_>, index: usize) -> Result<f64> {
 fn faults(turn: usize) -> String {
     pool(
         &format!("faulty-{turn}"),
-        &format!("cidrs: [172.30.0.0/24], blockSize: 26, reserved: [{}]", "é, ".repeat(SIZE / 4)),
+        &format!(
+            "cidrs: [172.30.0.0/24], blockSize: 26, reserved: [{}]",
+            "é, ".repeat(SIZE / 4)
+        ),
     )
 }
 

@@ -1,9 +1,12 @@
-//! A gate in front of one user's writes of Nodes: the API server's own Priority and Fairness, which answers each with 429
-//! while the gate is shut. So an apply of that user has claimed and cannot write.
+//! A gate in front of one user's writes of Nodes: the API server's own Priority and Fairness, which
+//! answers each with 429 while the gate is shut. So an apply of that user has claimed and cannot
+//! write.
 //!
-//! A level without any share lets one request at a time through if it rejects, and none if it queues
-//! (canAccommodateSeatsLocked in k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset/queueset.go, v0.36.3). So it
-//! has a queue, of one place, and what is in it is refused after a quarter of the time that a request may take.
+//! A level without any share lets one request at a time through if it rejects, and none if it
+//! queues (canAccommodateSeatsLocked in
+//! k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset/queueset.go, v0.36.3). So it has a
+//! queue, of one place, and what is in it is refused after a quarter of the time that a request may
+//! take.
 
 use std::time::Duration;
 
@@ -34,7 +37,11 @@ impl Gate {
     /// A control plane must be started with these options to have one.
     pub fn options(options: Options) -> Options {
         let apiserver_flags = [options.apiserver_flags, vec![REQUEST_TIMEOUT.to_owned()]].concat();
-        Options { users: vec![User::named(USER)], apiserver_flags, ..options }
+        Options {
+            users: vec![User::named(USER)],
+            apiserver_flags,
+            ..options
+        }
     }
 
     /// Gives the user all rights, and sets up a priority level that serves nobody.
@@ -42,7 +49,9 @@ impl Gate {
         plane.create(ROLE_BINDINGS, &role_binding())?;
         plane.create(LEVELS, &level())?;
         let user = plane.client_for(USER)?;
-        wait_until("the user's rights", LIMIT, || Ok(user.list(node::NODES).ok()))?;
+        wait_until("the user's rights", LIMIT, || {
+            Ok(user.list(node::NODES).ok())
+        })?;
         Ok(Self { user })
     }
 
@@ -66,20 +75,41 @@ impl Gate {
     /// How many writes were refused so far, those of this module among them.
     pub fn refused(plane: &ControlPlane) -> Result<u64> {
         let table = String::from_utf8(plane.client().get_bytes(DUMP)?)?;
-        let cells = |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let cells = |line: &str| {
+            line.split(',')
+                .map(|cell| cell.trim().to_owned())
+                .collect::<Vec<_>>()
+        };
         let mut lines = table.lines().map(cells);
-        let head = lines.next().context("the table of priority levels is empty")?;
-        let line = lines.find(|line| line[0] == USER).context("the table has no line for the gate's level")?;
-        let numbers = head.iter().zip(&line).filter(|(name, _)| REFUSALS.contains(&name.as_str()));
-        numbers.map(|(_, number)| number.parse::<u64>().context("a number of refusals cannot be read")).sum()
+        let head = lines
+            .next()
+            .context("the table of priority levels is empty")?;
+        let line = lines
+            .find(|line| line[0] == USER)
+            .context("the table has no line for the gate's level")?;
+        let numbers = head
+            .iter()
+            .zip(&line)
+            .filter(|(name, _)| REFUSALS.contains(&name.as_str()));
+        numbers
+            .map(|(_, number)| {
+                number
+                    .parse::<u64>()
+                    .context("a number of refusals cannot be read")
+            })
+            .sum()
     }
 
     /// Writes to a Node that does not exist: the gate stands before the search for it.
     fn wait_for(&self, what: &str, status: u16) -> Result<()> {
         let nowhere = format!("{}/nowhere?timeout=400ms", node::NODES);
         Ok(wait_until(what, LIMIT, || {
-            let answer = self.user.patch(&nowhere, &json!({"metadata": {"labels": {"a": "b"}}}));
-            Ok(answer.is_err_and(|error| error.status() == Some(status)).then_some(()))
+            let answer = self
+                .user
+                .patch(&nowhere, &json!({"metadata": {"labels": {"a": "b"}}}));
+            Ok(answer
+                .is_err_and(|error| error.status() == Some(status))
+                .then_some(()))
         })?)
     }
 }

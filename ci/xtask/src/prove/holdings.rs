@@ -1,5 +1,6 @@
-//! What the cluster shows: which node has which blocks, in any field that some Cilium reads, and which blocks two nodes
-//! have. It knows nothing of how the tool decides, and uses none of its code.
+//! What the cluster shows: which node has which blocks, in any field that some Cilium reads, and
+//! which blocks two nodes have. It knows nothing of how the tool decides, and uses none of its
+//! code.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,33 +39,62 @@ impl Holdings {
     /// Lists both kinds whole, so that each is of one moment.
     pub fn read(client: &Client) -> Result<Self> {
         let list = |path: &str| {
-            wait_until("the server to list nodes", BUSY_LIMIT, || match client.list(path) {
-                Err(error) if error.status().is_some_and(|status| BUSY.contains(&status)) => Ok(None),
-                list => list.map(Some),
+            wait_until("the server to list nodes", BUSY_LIMIT, || {
+                match client.list(path) {
+                    Err(error) if error.status().is_some_and(|status| BUSY.contains(&status)) => {
+                        Ok(None)
+                    }
+                    list => list.map(Some),
+                }
             })
         };
         Self::of(&list(CILIUM_NODES)?, &list(NODES)?)
     }
 
     fn of(cilium_nodes: &[Value], nodes: &[Value]) -> Result<Self> {
-        let mut holdings = Self { blocks: BTreeMap::new(), nodes: BTreeMap::new(), versions: BTreeMap::new() };
+        let mut holdings = Self {
+            blocks: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            versions: BTreeMap::new(),
+        };
         for object in cilium_nodes {
-            holdings.add(object, object["spec"]["ipam"]["podCIDRs"].as_array().into_iter().flatten())?;
+            holdings.add(
+                object,
+                object["spec"]["ipam"]["podCIDRs"]
+                    .as_array()
+                    .into_iter()
+                    .flatten(),
+            )?;
         }
         for object in nodes {
             let spec = object["spec"]["podCIDRs"].as_array().into_iter().flatten();
-            let annotations = ANNOTATIONS.into_iter().filter_map(|key| object["metadata"]["annotations"].get(key));
-            holdings.add(object, spec.chain([&object["spec"]["podCIDR"]]).chain(annotations))?;
-            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+            let annotations = ANNOTATIONS
+                .into_iter()
+                .filter_map(|key| object["metadata"]["annotations"].get(key));
+            holdings.add(
+                object,
+                spec.chain([&object["spec"]["podCIDR"]]).chain(annotations),
+            )?;
+            let text = |key: &str| {
+                object["metadata"][key]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             holdings.nodes.insert(name(object), text("uid"));
-            holdings.versions.insert(name(object), text("resourceVersion"));
+            holdings
+                .versions
+                .insert(name(object), text("resourceVersion"));
         }
         Ok(holdings)
     }
 
     fn add<'v>(&mut self, object: &Value, blocks: impl Iterator<Item = &'v Value>) -> Result<()> {
         let held = self.blocks.entry(name(object)).or_default();
-        for block in blocks.filter_map(Value::as_str).filter(|block| !block.is_empty()) {
+        for block in blocks
+            .filter_map(Value::as_str)
+            .filter(|block| !block.is_empty())
+        {
             held.insert(Prefix::parse(block)?);
         }
         Ok(())
@@ -72,7 +102,10 @@ impl Holdings {
 
     /// Pairs of blocks of different nodes which have an address in common.
     pub fn duplicates(&self) -> BTreeSet<String> {
-        let pairs = self.blocks.iter().flat_map(|(node, blocks)| blocks.iter().map(move |block| (block, node)));
+        let pairs = self
+            .blocks
+            .iter()
+            .flat_map(|(node, blocks)| blocks.iter().map(move |block| (block, node)));
         let mut all: Vec<(&Prefix, &String)> = pairs.collect();
         all.sort_by_key(|(block, _)| (block.width, block.first, Reverse(block.last)));
         let mut open: Vec<(&Prefix, &String)> = Vec::new();
@@ -92,11 +125,15 @@ impl Holdings {
         self.nodes.get(node).map(String::as_str)
     }
 
-    /// The Nodes with a block that the later ones have lost, even if it was written again: their resourceVersions went back or on.
+    /// The Nodes with a block that the later ones have lost, even if it was written again: their
+    /// resourceVersions went back or on.
     pub fn lost_in(&self, later: &Self) -> BTreeSet<String> {
         let had_one = |node: &&String| self.blocks_of(node).next().is_some();
         let names = self.versions.keys().filter(had_one);
-        names.filter(|node| self.versions.get(*node) != later.versions.get(*node)).cloned().collect()
+        names
+            .filter(|node| self.versions.get(*node) != later.versions.get(*node))
+            .cloned()
+            .collect()
     }
 
     /// The blocks of one node.
@@ -106,17 +143,26 @@ impl Holdings {
 
     /// The nodes that show this very block.
     pub fn holders(&self, block: &Prefix) -> impl Iterator<Item = &str> {
-        self.blocks.iter().filter(|(_, blocks)| blocks.contains(block)).map(|(node, _)| node.as_str())
+        self.blocks
+            .iter()
+            .filter(|(_, blocks)| blocks.contains(block))
+            .map(|(node, _)| node.as_str())
     }
 
     /// The Nodes without any block.
     pub fn without_block(&self) -> impl Iterator<Item = &str> {
-        self.nodes.keys().map(String::as_str).filter(|node| self.blocks_of(node).next().is_none())
+        self.nodes
+            .keys()
+            .map(String::as_str)
+            .filter(|node| self.blocks_of(node).next().is_none())
     }
 }
 
 fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -132,7 +178,8 @@ mod tests {
     }
 
     fn holdings(nodes: &[Value]) -> Holdings {
-        let cilium_node = json!({"metadata": {"name": "a"}, "spec": {"ipam": {"podCIDRs": ["10.0.8.0/24"]}}});
+        let cilium_node =
+            json!({"metadata": {"name": "a"}, "spec": {"ipam": {"podCIDRs": ["10.0.8.0/24"]}}});
         Holdings::of(&[cilium_node], nodes).unwrap()
     }
 
@@ -159,7 +206,11 @@ mod tests {
 
     #[test]
     fn a_node_without_a_block_is_told_and_one_with_two_of_its_own_is_none() {
-        let nodes = [node("a", &[], None), node("b", &[], None), node("c", &["10.0.0.0/24"], Some("10.0.0.0/25"))];
+        let nodes = [
+            node("a", &[], None),
+            node("b", &[], None),
+            node("c", &["10.0.0.0/24"], Some("10.0.0.0/25")),
+        ];
         let holdings = holdings(&nodes);
         assert!(holdings.duplicates().is_empty());
         assert_eq!(holdings.without_block().collect::<Vec<_>>(), ["b"]);

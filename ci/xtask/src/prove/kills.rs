@@ -1,5 +1,6 @@
-//! `prove kills`: SIGKILL at any moment of an apply, again and again, on nodes that come and go. The next apply uses
-//! another directory, so it wants for other nodes what the killed one has left half done.
+//! `prove kills`: SIGKILL at any moment of an apply, again and again, on nodes that come and go.
+//! The next apply uses another directory, so it wants for other nodes what the killed one has left
+//! half done.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,7 +77,10 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
         run.attempt()?;
         if run.counts.hits > hits && run.counts.hits % REST == 0 {
             run.rest()?;
-            eprintln!("prove kills: {} of {times}; an apply takes {:?}", run.counts.hits, run.duration);
+            eprintln!(
+                "prove kills: {} of {times}; an apply takes {:?}",
+                run.counts.hits, run.duration
+            );
         }
     }
     run.rest()?;
@@ -92,7 +96,11 @@ impl<'t> Run<'t> {
             trial,
             random: Random::new(seed),
             plain: space.plain()?,
-            others: [space.shifted()?, space.doubled()?, space.pinned((0..nodes).rev())?],
+            others: [
+                space.shifted()?,
+                space.doubled()?,
+                space.pinned((0..nodes).rev())?,
+            ],
             live: (0..nodes).collect(),
             next: nodes,
             duration: Duration::ZERO,
@@ -100,7 +108,8 @@ impl<'t> Run<'t> {
         })
     }
 
-    /// Lets everything come to rest, measures how long an apply takes on its own, and takes nodes their blocks.
+    /// Lets everything come to rest, measures how long an apply takes on its own, and takes nodes
+    /// their blocks.
     fn rest(&mut self) -> Result<()> {
         self.trial.converge(&self.plain, 1)?;
         self.renew()?;
@@ -128,7 +137,8 @@ impl<'t> Run<'t> {
         if ended.was_killed() {
             self.counts.hits += 1;
             let left = claims::unwritten(self.trial.plane.client(), &holdings)?;
-            self.counts.with_claims += usize::from(left.iter().any(|claim| !before.contains(claim)));
+            self.counts.with_claims +=
+                usize::from(left.iter().any(|claim| !before.contains(claim)));
             self.counts.amid_writes += usize::from(ended.talk().contains("written Node/"));
         } else {
             self.counts.missed += 1;
@@ -137,7 +147,10 @@ impl<'t> Run<'t> {
     }
 
     fn manner(&self) -> Manner<'_> {
-        Manner { parallelism: PARALLELISM, ..self.trial.manner() }
+        Manner {
+            parallelism: PARALLELISM,
+            ..self.trial.manner()
+        }
     }
 
     fn renew(&mut self) -> Result<()> {
@@ -145,11 +158,13 @@ impl<'t> Run<'t> {
         self.change(&holdings)
     }
 
-    /// Half of the nodes shall have no block: some of the others are registered again, and some make room for new ones.
-    /// A few of those which wait for a block go the same way, claims or not.
+    /// Half of the nodes shall have no block: some of the others are registered again, and some
+    /// make room for new ones. A few of those which wait for a block go the same way, claims or
+    /// not.
     fn change(&mut self, holdings: &Holdings) -> Result<()> {
         let lacks = |index: &usize| holdings.blocks_of(&node::name(*index)).next().is_none();
-        let (lacking, holding): (Vec<usize>, Vec<usize>) = self.live.iter().partition(|index| lacks(index));
+        let (lacking, holding): (Vec<usize>, Vec<usize>) =
+            self.live.iter().partition(|index| lacks(index));
         let wanted = (self.live.len() / 2).saturating_sub(lacking.len());
         let mut chosen = self.random.some_of(&holding, wanted);
         chosen.extend(self.random.some_of(&lacking, self.live.len() / 20));
@@ -162,7 +177,12 @@ impl<'t> Run<'t> {
     }
 
     fn report(&self, nodes: usize, seed: u64) -> Result<()> {
-        let Counts { hits, missed, with_claims, amid_writes } = self.counts;
+        let Counts {
+            hits,
+            missed,
+            with_claims,
+            amid_writes,
+        } = self.counts;
         Line::new("kills")
             .with("kills_survived", hits)
             .with("too_late", missed)
@@ -177,7 +197,12 @@ impl<'t> Run<'t> {
     }
 }
 
-fn replace(plane: &ControlPlane, gone: &[usize], again: &[usize], fresh: std::ops::Range<usize>) -> Result<()> {
+fn replace(
+    plane: &ControlPlane,
+    gone: &[usize],
+    again: &[usize],
+    fresh: std::ops::Range<usize>,
+) -> Result<()> {
     fleet::delete_nodes(plane, gone.iter().copied())?;
     fleet::recreate_nodes(plane, again.iter().copied())?;
     Ok(fleet::create_nodes(plane, fresh)?)

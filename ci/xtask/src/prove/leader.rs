@@ -1,6 +1,7 @@
-//! `prove leader`: SIGKILL, or SIGSTOP for a while, for the operator that leads, while it gives blocks to many nodes that were
-//! created at once. Another one that stood by finishes, and no block is given twice. One that was stopped wakes up when others
-//! have the blocks that it was about to give, and writes nothing.
+//! `prove leader`: SIGKILL, or SIGSTOP for a while, for the operator that leads, while it gives
+//! blocks to many nodes that were created at once. Another one that stood by finishes, and no block
+//! is given twice. One that was stopped wakes up when others have the blocks that it was about to
+//! give, and writes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,13 @@ enum Blow {
     Stopped,
 }
 
-const ROUNDS: [Blow; 5] = [Blow::Killed, Blow::Stopped, Blow::Killed, Blow::Stopped, Blow::Killed];
+const ROUNDS: [Blow; 5] = [
+    Blow::Killed,
+    Blow::Stopped,
+    Blow::Killed,
+    Blow::Stopped,
+    Blow::Killed,
+];
 
 /// The proof on its way.
 struct Run<'t> {
@@ -47,9 +54,21 @@ struct Run<'t> {
 pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     let trial = Trial::start(tool)?;
     objects::install_definitions(tool, &trial.plane)?;
-    trial.plane.create(objects::IP_POOLS, &objects::pool("all", &["10.16.0.0/12"], 24))?;
+    trial.plane.create(
+        objects::IP_POOLS,
+        &objects::pool("all", &["10.16.0.0/12"], 24),
+    )?;
     let random = Random::new(seed);
-    let mut run = Run { trial, tool, random, nodes, longest: Duration::ZERO, left: 0, woken: 0, late_writes: 0 };
+    let mut run = Run {
+        trial,
+        tool,
+        random,
+        nodes,
+        longest: Duration::ZERO,
+        left: 0,
+        woken: 0,
+        late_writes: 0,
+    };
     for (number, blow) in ROUNDS.into_iter().enumerate() {
         run.round(number, blow)?;
     }
@@ -83,7 +102,13 @@ impl Run<'_> {
     }
 
     /// The leader, if it is only stopped. It is in the middle of its writes then.
-    fn strike(&mut self, number: usize, blow: Blow, leader: Running, standby: &Running) -> Result<Option<Running>> {
+    fn strike(
+        &mut self,
+        number: usize,
+        blow: Blow,
+        leader: Running,
+        standby: &Running,
+    ) -> Result<Option<Running>> {
         let Self { trial, nodes, .. } = self;
         let nodes = *nodes;
         fleet::create_nodes(&trial.plane, 0..nodes / 4)?;
@@ -104,9 +129,13 @@ impl Run<'_> {
                     Some(leader)
                 }
             };
-            let led = standby.until("leads", None)?.saturating_duration_since(struck);
+            let led = standby
+                .until("leads", None)?
+                .saturating_duration_since(struck);
             self.longest = self.longest.max(led);
-            creating.join().map_err(|_| anyhow!("creating nodes failed"))??;
+            creating
+                .join()
+                .map_err(|_| anyhow!("creating nodes failed"))??;
             eprintln!(
                 "prove leader: round {}: {blow:?}: another one leads after {:.1} s",
                 number + 1,
@@ -132,17 +161,22 @@ impl Run<'_> {
 
     /// It goes on when some nodes are other objects of the same names, and all have blocks.
     fn wake(&mut self, old: &Running) -> Result<()> {
-        let some = self.random.some_of(&(0..self.nodes).collect::<Vec<_>>(), self.nodes / 10);
+        let some = self
+            .random
+            .some_of(&(0..self.nodes).collect::<Vec<_>>(), self.nodes / 10);
         fleet::recreate_nodes(&self.trial.plane, some)?;
         let before = self.wait_for_blocks()?;
         old.said().for_each(drop);
         old.resume()?;
         old.until("stands-by", None)?;
         self.woken += 1;
-        // The one that leads now works on, and what the old one had begun has failed or is over meanwhile.
+        // The one that leads now works on, and what the old one had begun has failed or is over
+        // meanwhile.
         fleet::create_nodes(&self.trial.plane, self.nodes..self.nodes + LATER)?;
         let after = self.wait_for_blocks()?;
-        let changed = (0..self.nodes).map(node::name).filter(|name| !after.blocks_of(name).eq(before.blocks_of(name)));
+        let changed = (0..self.nodes)
+            .map(node::name)
+            .filter(|name| !after.blocks_of(name).eq(before.blocks_of(name)));
         for name in changed {
             eprintln!("late: {name} has other blocks than before the old leader woke up");
             self.late_writes += 1;

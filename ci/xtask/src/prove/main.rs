@@ -1,5 +1,6 @@
-//! `xtask-prove`: what `cargo xtask prove` runs. Each proof tries to break a promise of the tool, prints what it found
-//! on stdout, the last line as `NAME: key=value …`, and fails when the promise was broken.
+//! `xtask-prove`: what `cargo xtask prove` runs. Each proof tries to break a promise of the tool,
+//! prints what it found on stdout, the last line as `NAME: key=value …`, and fails when the promise
+//! was broken.
 //!
 //! A proof sees the tool from outside, as a process, and the cluster with means of its own.
 #![forbid(unsafe_code)]
@@ -31,7 +32,11 @@ use xtask::tool::{TOOL_VARIABLE, Tool, USUAL_PLACE};
 
 /// Try to break what the tool promises.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask prove", bin_name = "cargo xtask prove", max_term_width = 120)]
+#[command(
+    name = "cargo xtask prove",
+    bin_name = "cargo xtask prove",
+    max_term_width = 120
+)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -48,19 +53,23 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Several appliers at once, with directories that disagree, while nodes live, come and go; 300 nodes.
+    /// Several appliers at once, with directories that disagree, while nodes live, come and go; 300
+    /// nodes.
     Appliers,
     /// SIGKILL at any moment of an apply; 100 nodes.
     Kills(kills::Arguments),
     /// SIGSTOP between the claim and the write, and much happens before SIGCONT; 60 nodes.
     Paused,
-    /// kube-apiserver and etcd end and come back while appliers run, twice on an older snapshot; 300 nodes.
+    /// kube-apiserver and etcd end and come back while appliers run, twice on an older snapshot;
+    /// 300 nodes.
     Restarts,
-    /// etcd is restored from snapshots while nodes join, under `watch` and two operators; 8 nodes at a time.
+    /// etcd is restored from snapshots while nodes join, under `watch` and two operators; 8 nodes
+    /// at a time.
     Restore(restore::Arguments),
     /// kube-controller-manager gives blocks of the same range to the same nodes, unseen; 800 nodes.
     Rival,
-    /// SIGKILL, or SIGSTOP for a while, for the operator that leads while many nodes join; 2,000 nodes.
+    /// SIGKILL, or SIGSTOP for a while, for the operator that leads while many nodes join; 2,000
+    /// nodes.
     Leader,
     /// A large file with very many faults comes again and again while nodes join; 200 nodes.
     Faulty,
@@ -79,7 +88,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { verb, nodes, seed, tool } = arguments;
+    let Arguments {
+        verb,
+        nodes,
+        seed,
+        tool,
+    } = arguments;
     let seed = seed.unwrap_or_else(testbed::fresh_seed);
     let tool = Tool::new(tool)?;
     match verb {
@@ -87,7 +101,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Kills(arguments) => kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments),
         Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
         Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
-        Verb::Restore(arguments) => restore::run(&tool, nodes.unwrap_or(restore::NODES), seed, arguments),
+        Verb::Restore(arguments) => {
+            restore::run(&tool, nodes.unwrap_or(restore::NODES), seed, arguments)
+        }
         Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
         Verb::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Verb::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),

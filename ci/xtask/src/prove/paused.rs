@@ -1,5 +1,5 @@
-//! `prove paused`: an applier is stopped with SIGSTOP after it has claimed and before it has written, and goes on when the
-//! world has changed.
+//! `prove paused`: an applier is stopped with SIGSTOP after it has claimed and before it has
+//! written, and goes on when the world has changed.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use crate::directories::Space;
 use crate::gate::Gate;
 use crate::trial::{Convergence, Trial, start_all};
 
-/// More than are written at the same time, so that some of the claims belong to writes that have not even begun.
+/// More than are written at the same time, so that some of the claims belong to writes that have
+/// not even begun.
 pub const NODES: usize = 60;
 /// The tool asks a busy server several times, a second apart.
 const REFUSED_LIMIT: Duration = Duration::from_secs(30);
@@ -57,7 +58,8 @@ const ROUNDS: [Meanwhile; 8] = [
 ];
 
 impl Meanwhile {
-    /// Whether all claims are dead then, and others want the blocks. They must get them, or nothing would be tried.
+    /// Whether all claims are dead then, and others want the blocks. They must get them, or nothing
+    /// would be tried.
     fn frees(self) -> bool {
         match self {
             Self::HeartbeatsAndLaterNodes | Self::RecreatedAndLaterNodes => true,
@@ -109,7 +111,11 @@ impl Run<'_> {
         let kubeconfig = Gate::kubeconfig(plane)?;
         self.gate.shut(plane)?;
         let before = Gate::refused(plane)?;
-        let mut applier = Manner { kubeconfig: &kubeconfig, ..self.trial.manner() }.start(&plain)?;
+        let mut applier = Manner {
+            kubeconfig: &kubeconfig,
+            ..self.trial.manner()
+        }
+        .start(&plain)?;
         self.wait_for_refusal(&mut applier, before)?;
         applier.pause()?;
         let claims = self.look_between()?;
@@ -141,7 +147,10 @@ impl Run<'_> {
     /// How many claims of the stopped applier there are, with nothing written.
     fn look_between(&mut self) -> Result<usize> {
         let holdings = self.trial.look()?;
-        ensure!(holdings.without_block().count() == self.nodes, "it has written before it was stopped");
+        ensure!(
+            holdings.without_block().count() == self.nodes,
+            "it has written before it was stopped"
+        );
         let claims = claims::unwritten(self.trial.plane.client(), &holdings)?.len();
         self.paused_between += usize::from(claims > 0);
         self.claims += claims;
@@ -177,7 +186,11 @@ impl Run<'_> {
 
     fn heartbeats(&mut self, count: usize) -> Result<()> {
         let nodes = self.some_nodes(count);
-        Ok(fleet::heartbeat(&self.trial.plane, nodes, self.random.number())?)
+        Ok(fleet::heartbeat(
+            &self.trial.plane,
+            nodes,
+            self.random.number(),
+        )?)
     }
 
     fn recreate(&mut self, count: usize) -> Result<()> {
@@ -206,13 +219,18 @@ impl Run<'_> {
     fn others(&self, pools: &Pools) -> Result<usize> {
         let mut applied = 0;
         for applier in start_all(&self.trial.manner(), [pools; 2])? {
-            applied += applier.wait()?.expect(&[DONE, BEATEN, PARTLY])?.applied().len();
+            applied += applier
+                .wait()?
+                .expect(&[DONE, BEATEN, PARTLY])?
+                .applied()
+                .len();
         }
         Ok(applied)
     }
 
     fn some_nodes(&mut self, count: usize) -> Vec<usize> {
-        self.random.some_of(&(0..self.nodes).collect::<Vec<_>>(), count)
+        self.random
+            .some_of(&(0..self.nodes).collect::<Vec<_>>(), count)
     }
 
     fn report(&self, seed: u64) -> Result<()> {
@@ -222,7 +240,14 @@ impl Run<'_> {
             .with("seed", seed)
             .required("paused_between", self.paused_between, ROUNDS.len())
             .with("claims", self.claims)
-            .required("freed", self.freed, ROUNDS.into_iter().filter(|meanwhile| meanwhile.frees()).count())
+            .required(
+                "freed",
+                self.freed,
+                ROUNDS
+                    .into_iter()
+                    .filter(|meanwhile| meanwhile.frees())
+                    .count(),
+            )
             .required("duplicates", self.trial.duplicates(), 0)
             .required("converged", self.trial.convergence(), Convergence::Yes)
             .conclude()

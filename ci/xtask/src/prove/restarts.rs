@@ -1,7 +1,9 @@
-//! `prove restarts`: kube-apiserver and etcd end and come back while appliers write, twice on an older snapshot. The appliers
-//! either get over it, or list exactly what they have not done, and the next one does it.
+//! `prove restarts`: kube-apiserver and etcd end and come back while appliers write, twice on an
+//! older snapshot. The appliers either get over it, or list exactly what they have not done, and
+//! the next one does it.
 //!
-//! What a snapshot forgets is gone for an apply, which remembers nothing: `prove restore` shows what `watch` makes of it.
+//! What a snapshot forgets is gone for an apply, which remembers nothing: `prove restore` shows
+//! what `watch` makes of it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -27,7 +29,8 @@ const PARALLELISM: usize = 2;
 /// How much of them is written when the restart begins.
 const SHARE: usize = 10;
 const WRITE_LIMIT: Duration = Duration::from_secs(60);
-/// An apply that has the cluster to itself needs one run. A second one may be forgiven after a restart.
+/// An apply that has the cluster to itself needs one run. A second one may be forgiven after a
+/// restart.
 const RUNS: usize = 3;
 
 /// What is restarted.
@@ -75,14 +78,22 @@ struct Counts {
 
 /// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
-    let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::Etcdctl, Program::Etcdutl])?;
+    let programs = build(&[
+        Program::KubeApiserver,
+        Program::Etcd,
+        Program::Etcdctl,
+        Program::Etcdutl,
+    ])?;
     let mut trial = Trial::start_with(tool, &programs, cluster::options())?;
     let pools = Space::WHOLE.plain()?;
     let mut counts = Counts::default();
     for (restart, when) in ROUNDS {
         trial.plane.delete(xtask::node::NODES)?;
         fleet::create_nodes(&trial.plane, 0..nodes)?;
-        let manner = Manner { parallelism: PARALLELISM, ..trial.manner() };
+        let manner = Manner {
+            parallelism: PARALLELISM,
+            ..trial.manner()
+        };
         // Alike, so that neither is in the other's way, and each may end with 0.
         let mut appliers = start_all(&manner, [&pools; APPLIERS])?;
         when.wait(&trial.plane, nodes)?;
@@ -94,7 +105,9 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
         counts.rolled_back += usize::from(!forgotten.is_empty());
         let mut codes = Vec::new();
         for applier in appliers {
-            let ended = applier.wait()?.expect(&[DONE, BEATEN, PARTLY, UNREACHABLE])?;
+            let ended = applier
+                .wait()?
+                .expect(&[DONE, BEATEN, PARTLY, UNREACHABLE])?;
             codes.push(ended.code().unwrap_or_default());
             if ended.code() != Some(DONE) {
                 eprintln!("{}", ended.end_of_talk());
@@ -113,16 +126,30 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
 
 impl Restart {
     /// One of now, and then more is written, if it restores one.
-    fn snapshot(self, plane: &ControlPlane, programs: &Programs, nodes: usize) -> Result<Option<Snapshot>> {
-        let Self::Restore(_) = self else { return Ok(None) };
+    fn snapshot(
+        self,
+        plane: &ControlPlane,
+        programs: &Programs,
+        nodes: usize,
+    ) -> Result<Option<Snapshot>> {
+        let Self::Restore(_) = self else {
+            return Ok(None);
+        };
         let snapshot = plane.save_snapshot(programs)?;
-        let written = || Ok::<_, anyhow::Error>(nodes - Holdings::read(plane.client())?.without_block().count());
+        let written = || {
+            Ok::<_, anyhow::Error>(nodes - Holdings::read(plane.client())?.without_block().count())
+        };
         let saved = written()?;
         wait_for("more writes", || Ok(written()? > saved))?;
         Ok(Some(snapshot))
     }
 
-    fn run(self, plane: &mut ControlPlane, programs: &Programs, snapshot: Option<&Snapshot>) -> Result<()> {
+    fn run(
+        self,
+        plane: &mut ControlPlane,
+        programs: &Programs,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<()> {
         match self {
             Self::Apiserver(ending) => plane.restart_apiserver(ending)?,
             Self::Etcd(ending) => plane.restart_etcd(ending)?,
@@ -152,7 +179,10 @@ impl When {
 fn wait_for(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !is_so()? {
-        ensure!(start.elapsed() < WRITE_LIMIT, "no applier came as far as this: {what}");
+        ensure!(
+            start.elapsed() < WRITE_LIMIT,
+            "no applier came as far as this: {what}"
+        );
     }
     Ok(())
 }
@@ -166,19 +196,37 @@ fn is_any_running(appliers: &mut [Applier]) -> Result<bool> {
 }
 
 impl Counts {
-    /// Nodes are not deleted here, so what was written must be there still unless it is forgotten, and no change is listed twice.
-    fn add(&mut self, ended: &Ended, holdings: &Holdings, forgotten: &BTreeSet<String>) -> Result<()> {
+    /// Nodes are not deleted here, so what was written must be there still unless it is forgotten,
+    /// and no change is listed twice.
+    fn add(
+        &mut self,
+        ended: &Ended,
+        holdings: &Holdings,
+        forgotten: &BTreeSet<String>,
+    ) -> Result<()> {
         self.appliers += 1;
         self.survived += usize::from(ended.code() == Some(DONE));
         let mut listed = BTreeSet::new();
         for list in ["applied", "not_applied", "unknown"] {
             for change in ended.reported(list) {
-                ensure!(listed.insert(change.node.clone()), "{} is listed twice", change.node);
+                ensure!(
+                    listed.insert(change.node.clone()),
+                    "{} is listed twice",
+                    change.node
+                );
             }
         }
-        for change in ended.applied().iter().filter(|change| !forgotten.contains(&change.node)) {
+        for change in ended
+            .applied()
+            .iter()
+            .filter(|change| !forgotten.contains(&change.node))
+        {
             let shown: Vec<&Prefix> = holdings.blocks_of(&change.node).collect();
-            let wanted = change.blocks.iter().map(|block| Prefix::parse(block)).collect::<Result<Vec<_>>>()?;
+            let wanted = change
+                .blocks
+                .iter()
+                .map(|block| Prefix::parse(block))
+                .collect::<Result<Vec<_>>>()?;
             if !wanted.iter().all(|block| shown.contains(&block)) {
                 eprintln!("not so: {} shows {}", change.node, change.blocks.join(" "));
                 self.untrue += 1;
@@ -189,13 +237,23 @@ impl Counts {
 }
 
 fn report(trial: &Trial<'_>, counts: &Counts, nodes: usize) -> Result<()> {
-    let Counts { restarts, rolled_back, appliers, survived, most_runs, untrue } = counts;
+    let Counts {
+        restarts,
+        rolled_back,
+        appliers,
+        survived,
+        most_runs,
+        untrue,
+    } = counts;
     Line::new("restarts")
         .required("restarts", *restarts, ROUNDS.len())
         .required(
             "rolled_back",
             *rolled_back,
-            ROUNDS.iter().filter(|(restart, _)| matches!(restart, Restart::Restore(_))).count(),
+            ROUNDS
+                .iter()
+                .filter(|(restart, _)| matches!(restart, Restart::Restore(_)))
+                .count(),
         )
         .with("nodes", nodes)
         .with("appliers", appliers)

@@ -1,5 +1,6 @@
-//! `prove restore`: etcd is restored from a snapshot again and again while nodes join, under `watch` and under two operators. What nodes got
-//! since a snapshot they run with; nobody else may get it, and new nodes must have a block soon after the agents are back.
+//! `prove restore`: etcd is restored from a snapshot again and again while nodes join, under
+//! `watch` and under two operators. What nodes got since a snapshot they run with; nobody else may
+//! get it, and new nodes must have a block soon after the agents are back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -74,20 +75,42 @@ struct Restores<'t> {
 
 /// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Result<()> {
-    let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::Etcdctl, Program::Etcdutl])?;
+    let programs = build(&[
+        Program::KubeApiserver,
+        Program::Etcd,
+        Program::Etcdctl,
+        Program::Etcdutl,
+    ])?;
     let mut all = Counts::default();
     let mut duplicates = 0;
     for under in ["watch", "operator"] {
         let trial = Trial::start_with(tool, &programs, cluster::options())?;
         let random = Random::new(seed);
         let (runs, counts) = (BTreeMap::new(), std::mem::take(&mut all));
-        let mut restores = Restores { trial, programs: programs.clone(), random, next: 0, runs, counts };
-        let pools = Pools::of(&pool("all", &format!("cidrs: [{CIDR}], blockSize: {BLOCK_SIZE}")))?;
+        let mut restores = Restores {
+            trial,
+            programs: programs.clone(),
+            random,
+            next: 0,
+            runs,
+            counts,
+        };
+        let pools = Pools::of(&pool(
+            "all",
+            &format!("cidrs: [{CIDR}], blockSize: {BLOCK_SIZE}"),
+        ))?;
         let running = restores.start(tool, under, &pools)?;
-        let addresses = running.iter().map(Running::address).collect::<Result<Vec<String>>>()?;
+        let addresses = running
+            .iter()
+            .map(Running::address)
+            .collect::<Result<Vec<String>>>()?;
         for round in 0..arguments.rounds {
             restores.round(nodes, &addresses)?;
-            eprintln!("prove restore: under {under}, round {}: {:?}", round + 1, restores.counts);
+            eprintln!(
+                "prove restore: under {under}, round {}: {:?}",
+                round + 1,
+                restores.counts
+            );
         }
         duplicates += restores.trial.duplicates();
         all = restores.counts;
@@ -104,8 +127,14 @@ impl Restores<'_> {
             return Ok(vec![Running::start(tool, &words, kubeconfig)?]);
         }
         objects::install_definitions(tool, &self.trial.plane)?;
-        self.trial.plane.create(objects::IP_POOLS, &objects::pool("all", &[CIDR], BLOCK_SIZE))?;
-        Ok(vec![Running::operator(tool, kubeconfig)?, Running::operator(tool, kubeconfig)?])
+        self.trial.plane.create(
+            objects::IP_POOLS,
+            &objects::pool("all", &[CIDR], BLOCK_SIZE),
+        )?;
+        Ok(vec![
+            Running::operator(tool, kubeconfig)?,
+            Running::operator(tool, kubeconfig)?,
+        ])
     }
 
     fn round(&mut self, most: usize, addresses: &[String]) -> Result<()> {
@@ -127,7 +156,9 @@ impl Restores<'_> {
             seen.is_over.store(true, Ordering::Relaxed);
             outcome
         })?;
-        let forgotten = (saved..self.next).filter(|index| self.runs.contains_key(index)).collect::<Vec<_>>();
+        let forgotten = (saved..self.next)
+            .filter(|index| self.runs.contains_key(index))
+            .collect::<Vec<_>>();
         self.counts.restores += 1;
         self.counts.forgotten += forgotten.len();
         self.counts.unready += usize::from(seen.unready.load(Ordering::Relaxed));
@@ -143,10 +174,16 @@ impl Restores<'_> {
         match manner {
             Manner::Restarted(revision) => {
                 let down = Duration::from_millis(u64::try_from(self.random.below(3_000))?);
-                self.trial.plane.restore(&self.programs, snapshot, revision, || sleep(down))?;
+                self.trial
+                    .plane
+                    .restore(&self.programs, snapshot, revision, || sleep(down))?;
             }
             Manner::RunsOn(seconds) => {
-                self.trial.plane.restore_under_apiserver(&self.programs, snapshot, Revision::AsSaved)?;
+                self.trial.plane.restore_under_apiserver(
+                    &self.programs,
+                    snapshot,
+                    Revision::AsSaved,
+                )?;
                 sleep(Duration::from_secs(u64::try_from(seconds)?));
                 self.trial.plane.restart_apiserver(Ending::Terminated)?;
             }
@@ -188,8 +225,11 @@ impl Restores<'_> {
             let without = holdings.without_block().count();
             if without == 0 {
                 for index in 0..self.next {
-                    let shown: Vec<Prefix> = holdings.blocks_of(&node::name(index)).cloned().collect();
-                    let Some(first) = shown.first().cloned() else { continue };
+                    let shown: Vec<Prefix> =
+                        holdings.blocks_of(&node::name(index)).cloned().collect();
+                    let Some(first) = shown.first().cloned() else {
+                        continue;
+                    };
                     let runs = self.runs.entry(index).or_insert(first);
                     self.counts.moved += usize::from(!shown.contains(runs));
                 }
@@ -197,10 +237,16 @@ impl Restores<'_> {
                 let shares = |(at, (_, one)): (usize, &(&usize, &Prefix))| {
                     runs[..at].iter().filter(|(_, other)| other == one).count()
                 };
-                self.counts.taken = self.counts.taken.max(runs.iter().enumerate().map(shares).sum());
+                self.counts.taken = self
+                    .counts
+                    .taken
+                    .max(runs.iter().enumerate().map(shares).sum());
                 return Ok(());
             }
-            ensure!(began.elapsed() < LIMIT, "{without} nodes have no block {when}");
+            ensure!(
+                began.elapsed() < LIMIT,
+                "{without} nodes have no block {when}"
+            );
             sleep(ASK);
         }
     }
@@ -232,12 +278,25 @@ impl Seen {
 }
 
 fn report(counts: &Counts, duplicates: usize, seed: u64, rounds: usize) -> Result<()> {
-    let Counts { restores, forgotten, unready, trouble, moved, taken, longest } = counts;
+    let Counts {
+        restores,
+        forgotten,
+        unready,
+        trouble,
+        moved,
+        taken,
+        longest,
+    } = counts;
     Line::new("restore")
         .required("restores", *restores, rounds)
         .with("seed", seed)
         .with("forgotten_nodes", forgotten)
-        .at_most("longest_until_served_s", longest.as_secs_f64(), "limit_s", SOON)
+        .at_most(
+            "longest_until_served_s",
+            longest.as_secs_f64(),
+            "limit_s",
+            SOON,
+        )
         .required("unready_seen", *unready, rounds)
         .required("trouble_seen", *trouble, rounds)
         .required("moved", *moved, 0)

@@ -1,9 +1,10 @@
-//! `prove rival`: kube-controller-manager gives blocks of the same range to the same nodes, and the tool cannot see that it
-//! does. Nodes register all the time, and each of them ends with what exactly one of the two has written.
+//! `prove rival`: kube-controller-manager gives blocks of the same range to the same nodes, and the
+//! tool cannot see that it does. Nodes register all the time, and each of them ends with what
+//! exactly one of the two has written.
 //!
-//! The rival keeps no claims, so a block that both give at the same moment is held twice, whatever the tool does. What the
-//! tool can promise, and what is required here: it never gives a block that a Node showed before, never gives one twice by
-//! itself, and names each that is held twice.
+//! The rival keeps no claims, so a block that both give at the same moment is held twice, whatever
+//! the tool does. What the tool can promise, and what is required here: it never gives a block that
+//! a Node showed before, never gives one twice by itself, and names each that is held twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,8 @@ use crate::trial::{Convergence, Trial, start_all};
 /// Ten gusts.
 pub const NODES: usize = 800;
 const APPLIERS: usize = 3;
-/// So many nodes register at once. It is more than the rival may write at once and in the time of an apply on a busy machine, so neither of the two
-/// gets everything.
+/// So many nodes register at once. It is more than the rival may write at once and in the time of
+/// an apply on a busy machine, so neither of the two gets everything.
 const GUST: usize = 80;
 /// Its range is ours, and its blocks are as large.
 const RIVAL_FLAGS: [&str; 6] = [
@@ -74,7 +75,11 @@ struct Won {
 
 /// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
-    let programs = build(&[Program::KubeApiserver, Program::Etcd, Program::KubeControllerManager])?;
+    let programs = build(&[
+        Program::KubeApiserver,
+        Program::Etcd,
+        Program::KubeControllerManager,
+    ])?;
     let mut trial = Trial::start_with(tool, &programs, xtask::cluster::options())?;
     let rival = ControllerManager::start(&programs, &trial.plane, &RIVAL_FLAGS)?;
     let pools = Space::WHOLE.plain()?;
@@ -106,7 +111,9 @@ fn contest(trial: &Trial<'_>, pools: &Pools, nodes: usize) -> Result<Contest> {
                 contest.against_sight += against_sight(&ended, &before)?;
             }
         }
-        registrations.join().map_err(|_| anyhow!("the thread of registrations panicked"))??;
+        registrations
+            .join()
+            .map_err(|_| anyhow!("the thread of registrations panicked"))??;
         Ok(contest)
     })
 }
@@ -116,8 +123,14 @@ fn against_sight(ended: &Ended, before: &Holdings) -> Result<usize> {
     let mut found = 0;
     for change in ended.applied() {
         for block in &change.blocks {
-            for holder in before.holders(&Prefix::parse(block)?).filter(|holder| *holder != change.node) {
-                eprintln!("against sight: {} got {block}, which {holder} showed before", change.node);
+            for holder in before
+                .holders(&Prefix::parse(block)?)
+                .filter(|holder| *holder != change.node)
+            {
+                eprintln!(
+                    "against sight: {} got {block}, which {holder} showed before",
+                    change.node
+                );
                 found += 1;
             }
         }
@@ -134,10 +147,17 @@ fn register(plane: &ControlPlane, nodes: usize) -> Result<()> {
 }
 
 fn wait_for_rest(plane: &ControlPlane) -> Result<()> {
-    Ok(wait_until("every node to have a block", REST_LIMIT, || {
-        let nodes = plane.list(xtask::node::NODES)?;
-        Ok(nodes.iter().all(|node| node["spec"]["podCIDRs"].is_array()).then_some(()))
-    })?)
+    Ok(wait_until(
+        "every node to have a block",
+        REST_LIMIT,
+        || {
+            let nodes = plane.list(xtask::node::NODES)?;
+            Ok(nodes
+                .iter()
+                .all(|node| node["spec"]["podCIDRs"].is_array())
+                .then_some(()))
+        },
+    )?)
 }
 
 fn count(nodes: &[Value]) -> Result<Won> {
@@ -147,11 +167,17 @@ fn count(nodes: &[Value]) -> Result<Won> {
         match giver(node) {
             Some((OUR_NAME, block)) => {
                 won.ours += 1;
-                givers.entry(Prefix::parse(block)?).or_default().push(OUR_NAME);
+                givers
+                    .entry(Prefix::parse(block)?)
+                    .or_default()
+                    .push(OUR_NAME);
             }
             Some((RIVAL_NAME, block)) => {
                 won.rivals += 1;
-                givers.entry(Prefix::parse(block)?).or_default().push(RIVAL_NAME);
+                givers
+                    .entry(Prefix::parse(block)?)
+                    .or_default()
+                    .push(RIVAL_NAME);
             }
             _ => {
                 eprintln!("disputed: {}: {}", node["metadata"]["name"], node["spec"]);
@@ -161,7 +187,10 @@ fn count(nodes: &[Value]) -> Result<Won> {
     }
     // All blocks are as large, so two of them are the same or have nothing in common.
     for givers in givers.values() {
-        let (all, ours) = (pairs(givers.len()), pairs(givers.iter().filter(|name| **name == OUR_NAME).count()));
+        let (all, ours) = (
+            pairs(givers.len()),
+            pairs(givers.iter().filter(|name| **name == OUR_NAME).count()),
+        );
         won.twice_by_us += ours;
         won.crossed += all - ours;
     }
@@ -174,7 +203,9 @@ fn pairs(of: usize) -> usize {
 
 /// The only block of the node, and the only one who has ever written the field.
 fn giver(node: &Value) -> Option<(&str, &str)> {
-    let [Value::String(block)] = node["spec"]["podCIDRs"].as_array()?.as_slice() else { return None };
+    let [Value::String(block)] = node["spec"]["podCIDRs"].as_array()?.as_slice() else {
+        return None;
+    };
     let managers: BTreeSet<&str> = node["metadata"]["managedFields"]
         .as_array()?
         .iter()
@@ -185,9 +216,25 @@ fn giver(node: &Value) -> Option<(&str, &str)> {
     Some((managers.next()?, block.as_str())).filter(|_| managers.next().is_none())
 }
 
-fn report(trial: &Trial<'_>, contest: &Contest, won: &Won, nodes: usize, named: usize) -> Result<()> {
-    let Contest { runs, lost, against_sight } = contest;
-    let Won { ours, rivals, disputed, twice_by_us, crossed } = won;
+fn report(
+    trial: &Trial<'_>,
+    contest: &Contest,
+    won: &Won,
+    nodes: usize,
+    named: usize,
+) -> Result<()> {
+    let Contest {
+        runs,
+        lost,
+        against_sight,
+    } = contest;
+    let Won {
+        ours,
+        rivals,
+        disputed,
+        twice_by_us,
+        crossed,
+    } = won;
     Line::new("rival")
         .with("nodes", nodes)
         .with("runs", runs)

@@ -1,5 +1,6 @@
-//! `prove soak`: `watch` for a long time, while nodes come and go, files change and have faults, and the API server ends and comes back. Its
-//! memory does not grow, no block is given twice, and in the end everybody has one.
+//! `prove soak`: `watch` for a long time, while nodes come and go, files change and have faults,
+//! and the API server ends and comes back. Its memory does not grow, no block is given twice, and
+//! in the end everybody has one.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -54,7 +55,12 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
     let mut trial = Trial::start(tool)?;
     let pools = Pools::racks()?;
     fleet::create_nodes(&trial.plane, 0..nodes)?;
-    let watch = [OsStr::new("watch"), pools.path(), OsStr::new("--interval"), OsStr::new("20s")];
+    let watch = [
+        OsStr::new("watch"),
+        pools.path(),
+        OsStr::new("--interval"),
+        OsStr::new("20s"),
+    ];
     let running = Running::start(tool, &watch, trial.plane.kubeconfig())?;
     running.until("seen", None)?;
     let mut soak = Soak {
@@ -74,11 +80,22 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
     while began.elapsed() < whole {
         soak.step(began.elapsed())?;
         memory.push((began.elapsed(), running.rss_mib()?));
-        written += running.said().filter(|line| line["event"] == "written").count();
+        written += running
+            .said()
+            .filter(|line| line["event"] == "written")
+            .count();
     }
-    let Soak { steps, restarts, faults, .. } = soak;
+    let Soak {
+        steps,
+        restarts,
+        faults,
+        ..
+    } = soak;
     converge(&mut trial)?;
-    let (early, late) = (median(&memory, whole / 6, whole / 3), median(&memory, whole * 5 / 6, whole));
+    let (early, late) = (
+        median(&memory, whole / 6, whole / 3),
+        median(&memory, whole * 5 / 6, whole),
+    );
     let growth = (late / early - 1.0) * 100.0;
     Line::new("soak")
         .with("minutes", arguments.minutes)
@@ -102,7 +119,11 @@ impl Soak<'_, '_> {
         self.steps += 1;
         if since >= RESTART_EVERY * u32::try_from(self.restarts + 1).unwrap_or(u32::MAX) {
             self.restarts += 1;
-            let ending = if self.restarts.is_multiple_of(2) { Ending::Terminated } else { Ending::Killed };
+            let ending = if self.restarts.is_multiple_of(2) {
+                Ending::Terminated
+            } else {
+                Ending::Killed
+            };
             self.trial.plane.restart_apiserver(ending)?;
         }
         if self.steps.is_multiple_of(FILES_EVERY) {
@@ -114,7 +135,8 @@ impl Soak<'_, '_> {
         Ok(())
     }
 
-    /// Some go, as many come, one of them under the name of one that went, and others give signs of life.
+    /// Some go, as many come, one of them under the name of one that went, and others give signs of
+    /// life.
     fn churn(&mut self) -> Result<()> {
         let plane = &self.trial.plane;
         let mut gone = Vec::new();
@@ -123,7 +145,12 @@ impl Soak<'_, '_> {
             gone.push(self.present.swap_remove(at));
         }
         fleet::delete_nodes(plane, gone.iter().copied())?;
-        let new: Vec<usize> = gone.iter().take(1).copied().chain(self.next..self.next + REPLACED - 1).collect();
+        let new: Vec<usize> = gone
+            .iter()
+            .take(1)
+            .copied()
+            .chain(self.next..self.next + REPLACED - 1)
+            .collect();
         self.next += REPLACED - 1;
         fleet::create_nodes(plane, new.iter().copied())?;
         fleet::heartbeat(plane, self.present.iter().copied().take(50), self.steps)?;
@@ -131,18 +158,29 @@ impl Soak<'_, '_> {
         Ok(())
     }
 
-    /// Ranges that nobody needs come and go, and now and then half a file, or a large one with very many faults.
+    /// Ranges that nobody needs come and go, and now and then half a file, or a large one with very
+    /// many faults.
     fn change_files(&mut self) -> Result<()> {
         let path = Path::new(self.pools.path()).join("further.yaml");
-        let text = pool("further", &format!("cidrs: [172.30.{}.0/24], blockSize: 26, priority: -1", self.steps % 200));
+        let text = pool(
+            "further",
+            &format!(
+                "cidrs: [172.30.{}.0/24], blockSize: 26, priority: -1",
+                self.steps % 200
+            ),
+        );
         let is_faulty = self.random.below(3) == 0;
         self.faults += u64::from(is_faulty);
         let text = match (is_faulty, self.random.below(2)) {
             (false, _) => text,
             (true, 0) => text[..text.len() / 2].to_owned(),
-            (true, _) => {
-                pool("further", &format!("cidrs: [172.30.0.0/24], blockSize: 26, reserved: [{}]", "x, ".repeat(FAULTS)))
-            }
+            (true, _) => pool(
+                "further",
+                &format!(
+                    "cidrs: [172.30.0.0/24], blockSize: 26, reserved: [{}]",
+                    "x, ".repeat(FAULTS)
+                ),
+            ),
         };
         std::fs::write(path, text).context("the file cannot be written")
     }
@@ -162,8 +200,11 @@ fn converge(trial: &mut Trial<'_>) -> Result<()> {
 }
 
 fn median(memory: &[(Duration, f64)], from: Duration, to: Duration) -> f64 {
-    let mut between: Vec<f64> =
-        memory.iter().filter(|(at, _)| (from..=to).contains(at)).map(|(_, memory)| *memory).collect();
+    let mut between: Vec<f64> = memory
+        .iter()
+        .filter(|(at, _)| (from..=to).contains(at))
+        .map(|(_, memory)| *memory)
+        .collect();
     between.sort_by(f64::total_cmp);
     between.get(between.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,5 +1,5 @@
-//! What the proofs on a real control plane have in common: the server, appliers on it, and the two questions that each
-//! of them answers: has a block been given twice, and does it converge?
+//! What the proofs on a real control plane have in common: the server, appliers on it, and the two
+//! questions that each of them answers: has a block been given twice, and does it converge?
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -48,19 +48,33 @@ impl Display for Convergence {
 impl<'t> Trial<'t> {
     /// Starts the control plane, without any nodes.
     pub fn start(tool: &'t Tool) -> Result<Self> {
-        Self::start_with(tool, &build(&[Program::KubeApiserver, Program::Etcd])?, cluster::options())
+        Self::start_with(
+            tool,
+            &build(&[Program::KubeApiserver, Program::Etcd])?,
+            cluster::options(),
+        )
     }
 
     /// The same with programs that were built already, and options of the caller's own.
     pub fn start_with(tool: &'t Tool, programs: &Programs, options: Options) -> Result<Self> {
         let plane = cluster::start_with(programs, options)?;
-        Ok(Self { plane, tool, duplicates: BTreeSet::new(), convergence: Convergence::Yes })
+        Ok(Self {
+            plane,
+            tool,
+            duplicates: BTreeSet::new(),
+            convergence: Convergence::Yes,
+        })
     }
 
     /// Appliers that run beside others, as the administrator.
     pub fn manner(&self) -> Manner<'_> {
         let Self { plane, tool, .. } = self;
-        Manner { tool, kubeconfig: plane.kubeconfig(), parallelism: PARALLELISM, courtesy: Courtesy::None }
+        Manner {
+            tool,
+            kubeconfig: plane.kubeconfig(),
+            parallelism: PARALLELISM,
+            courtesy: Courtesy::None,
+        }
     }
 
     /// Looks for blocks that two nodes have.
@@ -75,19 +89,26 @@ impl<'t> Trial<'t> {
         Ok(holdings)
     }
 
-    /// Runs applies one after the other, with the cluster to themselves, until one ends with 0, for `limit` at the most;
-    /// returns how many it took. Nothing may be left to plan then, and every Node must have a block.
+    /// Runs applies one after the other, with the cluster to themselves, until one ends with 0, for
+    /// `limit` at the most; returns how many it took. Nothing may be left to plan then, and every
+    /// Node must have a block.
     pub fn converge(&mut self, pools: &Pools, limit: usize) -> Result<usize> {
         let mut runs = 0;
         loop {
             runs += 1;
-            let manner = Manner { courtesy: Courtesy::Lease, ..self.manner() };
+            let manner = Manner {
+                courtesy: Courtesy::Lease,
+                ..self.manner()
+            };
             let ended = manner.start(pools)?.wait()?;
             let code = ended.code();
             if code == Some(DONE) {
                 break;
             }
-            eprintln!("an apply with nobody beside it ended with {code:?}:\n{}", ended.end_of_talk());
+            eprintln!(
+                "an apply with nobody beside it ended with {code:?}:\n{}",
+                ended.end_of_talk()
+            );
             if runs == limit {
                 self.convergence = Convergence::No;
                 break;
@@ -97,7 +118,10 @@ impl<'t> Trial<'t> {
         let holdings = self.look()?;
         let without: Vec<&str> = holdings.without_block().collect();
         if plan != Some(DONE) || !without.is_empty() {
-            eprintln!("after it, `plan` ends with {plan:?}, and these have no block: {}", without.join(" "));
+            eprintln!(
+                "after it, `plan` ends with {plan:?}, and these have no block: {}",
+                without.join(" ")
+            );
             self.convergence = Convergence::No;
         }
         Ok(runs)
@@ -115,6 +139,12 @@ impl<'t> Trial<'t> {
 }
 
 /// Starts an applier with each of the directories, all at once.
-pub fn start_all<'p>(manner: &Manner<'_>, directories: impl IntoIterator<Item = &'p Pools>) -> Result<Vec<Applier>> {
-    directories.into_iter().map(|pools| manner.start(pools)).collect()
+pub fn start_all<'p>(
+    manner: &Manner<'_>,
+    directories: impl IntoIterator<Item = &'p Pools>,
+) -> Result<Vec<Applier>> {
+    directories
+        .into_iter()
+        .map(|pools| manner.start(pools))
+        .collect()
 }

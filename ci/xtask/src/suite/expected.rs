@@ -1,4 +1,5 @@
-//! The skips that are expected of a machine, from a file. A line names what is missing and the test, or `*` for every test that needs it.
+//! The skips that are expected of a machine, from a file. A line names what is missing and the
+//! test, or `*` for every test that needs it.
 
 use std::path::Path;
 
@@ -20,7 +21,10 @@ impl Expected {
     }
 
     fn of(text: &str) -> Result<Self> {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
         let pair = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
             ensure!(words.len() == 2, "`{line}` is not `WHAT TEST`");
@@ -34,8 +38,11 @@ impl Expected {
     /// # Errors
     /// Names each of them.
     pub fn check(&self, tally: &Tally) -> Result<()> {
-        let unexpected: Vec<String> =
-            tally.skips().filter(|skip| !self.has(skip)).map(|skip| format!("  {} {}", skip.what, skip.test)).collect();
+        let unexpected: Vec<String> = tally
+            .skips()
+            .filter(|skip| !self.has(skip))
+            .map(|skip| format!("  {} {}", skip.what, skip.test))
+            .collect();
         if !unexpected.is_empty() {
             bail!(
                 "these tests were skipped, and must run here:\n{}\nhelp: the lines above say what is missing",
@@ -46,7 +53,9 @@ impl Expected {
     }
 
     fn has(&self, skip: &Skip) -> bool {
-        self.0.iter().any(|(what, test)| *what == skip.what && (test == "*" || *test == skip.test))
+        self.0
+            .iter()
+            .any(|(what, test)| *what == skip.what && (test == "*" || *test == skip.test))
     }
 }
 
@@ -59,11 +68,16 @@ mod tests {
         let expected = Expected::of("# Why.\nslow a::b\nguest *\n").unwrap();
         let check = |record: &str| {
             let told = "test result: ok. 9 passed; 0 failed";
-            expected.check(&Tally::of(told, record).unwrap()).map_err(|error| error.to_string())
+            expected
+                .check(&Tally::of(told, record).unwrap())
+                .map_err(|error| error.to_string())
         };
         check("slow\ta::b\t-\nguest\tc::d\t-\n").unwrap();
         let refused = check("slow\ta::b\t-\nslow\ta::c\t-\ndebian\ta::b\t-\n").unwrap_err();
-        assert!(refused.contains("\n  debian a::b\n  slow a::c\n"), "{refused}");
+        assert!(
+            refused.contains("\n  debian a::b\n  slow a::c\n"),
+            "{refused}"
+        );
         assert!(Expected::of("slow\n").is_err());
     }
 }

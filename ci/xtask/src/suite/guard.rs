@@ -1,4 +1,5 @@
-//! What keeps the tests from the machine's own folders: `ci/guarded.sh`, where the machine allows it.
+//! What keeps the tests from the machine's own folders: `ci/guarded.sh`, where the machine allows
+//! it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,9 +31,12 @@ impl Guard {
     /// # Errors
     /// When it is set up and does not hold.
     pub fn find() -> Result<(Self, Option<Skip>)> {
-        let output =
-            Command::new(script()).args(["sh", "-c", CHECK]).output().context("ci/guarded.sh does not start")?;
-        let [told, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let output = Command::new(script())
+            .args(["sh", "-c", CHECK])
+            .output()
+            .context("ci/guarded.sh does not start")?;
+        let [told, errors] = [&output.stdout, &output.stderr]
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         match output.status.code() {
             Some(0) => Ok((Self::ReadOnly, None)),
             Some(CANNOT_HERE) => {
@@ -54,7 +58,10 @@ impl Guard {
             Self::None => command,
             Self::ReadOnly => {
                 let mut guarded = Command::new(script());
-                guarded.arg(command.get_program()).args(command.get_args()).current_dir(root());
+                guarded
+                    .arg(command.get_program())
+                    .args(command.get_args())
+                    .current_dir(root());
                 guarded
             }
         }
@@ -75,9 +82,16 @@ mod tests {
 
     /// Runs a line of shell behind the guard; its exit code.
     fn guarded(line: &str) -> testbed::Result<Option<i32>> {
-        let output = Command::new(script()).args(["sh", "-c", line]).current_dir(root()).output().unwrap();
+        let output = Command::new(script())
+            .args(["sh", "-c", line])
+            .current_dir(root())
+            .output()
+            .unwrap();
         match output.status.code() {
-            Some(CANNOT_HERE) => Err(Error::missing("guard", String::from_utf8_lossy(&output.stderr))),
+            Some(CANNOT_HERE) => Err(Error::missing(
+                "guard",
+                String::from_utf8_lossy(&output.stderr),
+            )),
             code => Ok(code),
         }
     }
@@ -86,9 +100,20 @@ mod tests {
     fn the_guard_stops_writes_to_the_machines_folders_and_nothing_else() {
         assert_eq!(or_skip!(guarded("touch \"$HOME/not-for-tests\"")), Some(1));
         assert_eq!(or_skip!(guarded("mkdir /run/not-for-tests")), Some(1));
-        assert_eq!(or_skip!(guarded("grep -q somebody-else /var/lib/cni/cilium-ipam-neutron/node.json")), Some(0));
+        assert_eq!(
+            or_skip!(guarded(
+                "grep -q somebody-else /var/lib/cni/cilium-ipam-neutron/node.json"
+            )),
+            Some(0)
+        );
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(or_skip!(guarded(&format!("echo written > {}; exit 9", file.path().display()))), Some(9));
+        assert_eq!(
+            or_skip!(guarded(&format!(
+                "echo written > {}; exit 9",
+                file.path().display()
+            ))),
+            Some(9)
+        );
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "written\n");
     }
 }

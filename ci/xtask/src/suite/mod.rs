@@ -1,5 +1,5 @@
-//! Runs of tests, with one sum of what libtest and the tests say: how many passed, and which were skipped and why.
-//! It knows nothing of what is tested.
+//! Runs of tests, with one sum of what libtest and the tests say: how many passed, and which were
+//! skipped and why. It knows nothing of what is tested.
 
 mod expected;
 mod guard;
@@ -49,10 +49,16 @@ impl Suite<'_> {
         let shown = self.shown();
         eprintln!("$ {shown}");
         let mut command = self.guard.around(cargo::cargo());
-        command.args(self.words.split_whitespace()).args(self.arguments).envs(self.variable);
-        command.env(SKIPS_VARIABLE, record.path()).stdout(Stdio::piped());
+        command
+            .args(self.words.split_whitespace())
+            .args(self.arguments)
+            .envs(self.variable);
+        command
+            .env(SKIPS_VARIABLE, record.path())
+            .stdout(Stdio::piped());
         let (told, succeeded) = printed(&mut command, output)?;
-        let recorded = std::fs::read_to_string(record.path()).context("cannot read which tests were skipped")?;
+        let recorded = std::fs::read_to_string(record.path())
+            .context("cannot read which tests were skipped")?;
         let tally = Tally::of(&told, &recorded)?;
         if !succeeded {
             if output == Output::Kept {
@@ -64,8 +70,13 @@ impl Suite<'_> {
     }
 
     fn shown(&self) -> String {
-        let variable = self.variable.map(|(key, value)| format!("{key}='{value}' ")).unwrap_or_default();
-        let words = ["cargo", self.words].into_iter().chain(self.arguments.iter().map(String::as_str));
+        let variable = self
+            .variable
+            .map(|(key, value)| format!("{key}='{value}' "))
+            .unwrap_or_default();
+        let words = ["cargo", self.words]
+            .into_iter()
+            .chain(self.arguments.iter().map(String::as_str));
         variable + &words.collect::<Vec<_>>().join(" ")
     }
 }
@@ -77,7 +88,11 @@ fn printed(command: &mut Command, output: Output) -> Result<(String, bool)> {
     let mut lines = BufReader::new(child.stdout.take().context("cargo has no output")?);
     let mut line = Vec::new();
     // What tests print need not be UTF-8.
-    while lines.read_until(b'\n', &mut line).context("cannot read what cargo prints")? > 0 {
+    while lines
+        .read_until(b'\n', &mut line)
+        .context("cannot read what cargo prints")?
+        > 0
+    {
         if output == Output::Shown {
             std::io::stdout().write_all(&line).context("cannot print")?;
         }

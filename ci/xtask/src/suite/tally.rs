@@ -25,18 +25,31 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of what libtest printed, and of the record, one line for each skipped test. To libtest such a test has passed.
+    /// Of what libtest printed, and of the record, one line for each skipped test. To libtest such
+    /// a test has passed.
     ///
     /// # Errors
     /// When one of both cannot be understood.
     pub fn of(told: &str, record: &str) -> Result<Self> {
-        let recorded = record.lines().map(recorded).collect::<Result<BTreeSet<Skip>>>()?;
+        let recorded = record
+            .lines()
+            .map(recorded)
+            .collect::<Result<BTreeSet<Skip>>>()?;
         let [passed, failed] = ["passed", "failed"].map(|word| counted(told, word));
         let failed_tests: BTreeSet<&str> = told.lines().filter_map(failed_test).collect();
-        let left = recorded.iter().filter(|skip| !failed_tests.contains(skip.test.as_str())).count();
-        let passed = passed.checked_sub(left).context("more tests were skipped than ended well")?;
+        let left = recorded
+            .iter()
+            .filter(|skip| !failed_tests.contains(skip.test.as_str()))
+            .count();
+        let passed = passed
+            .checked_sub(left)
+            .context("more tests were skipped than ended well")?;
         let skips = told.lines().filter_map(ignored).chain(recorded).collect();
-        Ok(Self { passed, failed, skips })
+        Ok(Self {
+            passed,
+            failed,
+            skips,
+        })
     }
 
     /// How many passed. None of them was skipped.
@@ -61,21 +74,38 @@ impl fmt::Display for Tally {
         for Skip { what, test, why } in &self.skips {
             writeln!(f, "skipped {test}: {what}: {why}")?;
         }
-        write!(f, "tests: passed={} failed={} skipped={}", self.passed, self.failed, self.skips.len())
+        write!(
+            f,
+            "tests: passed={} failed={} skipped={}",
+            self.passed,
+            self.failed,
+            self.skips.len()
+        )
     }
 }
 
 fn recorded(line: &str) -> Result<Skip> {
     let parts: Vec<&str> = line.splitn(3, '\t').collect();
-    ensure!(parts.len() == 3, "`{line}` is not how a skipped test is recorded");
-    Ok(Skip { what: parts[0].to_owned(), test: parts[1].to_owned(), why: parts[2].to_owned() })
+    ensure!(
+        parts.len() == 3,
+        "`{line}` is not how a skipped test is recorded"
+    );
+    Ok(Skip {
+        what: parts[0].to_owned(),
+        test: parts[1].to_owned(),
+        why: parts[2].to_owned(),
+    })
 }
 
 /// `test result: ok. 5 passed; 0 failed; …` of every binary.
 fn counted(told: &str, word: &str) -> usize {
-    let results = told.lines().filter(|line| line.starts_with("test result: "));
+    let results = told
+        .lines()
+        .filter(|line| line.starts_with("test result: "));
     let parts = results.flat_map(|line| line.split([';', '.']));
-    parts.filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<usize>().ok()).sum()
+    parts
+        .filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<usize>().ok())
+        .sum()
 }
 
 fn failed_test(line: &str) -> Option<&str> {
@@ -87,7 +117,11 @@ fn ignored(line: &str) -> Option<Skip> {
     let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
     let reason = reason.trim_start_matches(',').trim();
     let (what, why) = reason.split_once(": ").unwrap_or(("ignored", reason));
-    Some(Skip { what: what.to_owned(), test: test.to_owned(), why: why.to_owned() })
+    Some(Skip {
+        what: what.to_owned(),
+        test: test.to_owned(),
+        why: why.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -115,7 +149,12 @@ mod tests {
 
     #[test]
     fn a_skip_that_failed_later_was_not_counted_as_passed() {
-        assert_eq!(Tally::of(TOLD, "debian\ta::e\tno network\n").unwrap().passed(), 9);
+        assert_eq!(
+            Tally::of(TOLD, "debian\ta::e\tno network\n")
+                .unwrap()
+                .passed(),
+            9
+        );
     }
 
     #[test]

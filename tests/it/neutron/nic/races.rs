@@ -39,15 +39,40 @@ fn no_nic_is_given_twice_whoever_is_killed() {
     twice_at_once(&handover, &configuration, &pods[0]);
     for round in 0..ROUNDS {
         let context = format!("seed {seed}, round {round}");
-        let killed = all_at_once(&handover, &configuration, "ADD", &pods, &mut random, Killed::Some);
+        let killed = all_at_once(
+            &handover,
+            &configuration,
+            "ADD",
+            &pods,
+            &mut random,
+            Killed::Some,
+        );
         assert!(killed > 0, "{context}");
         no_two_have_one(node, &pods, &context);
-        // As a runtime does: whoever did not get one is deleted, some are killed again, and the rest ask once more.
-        all_at_once(&handover, &configuration, "DEL", &pods[..PODS / 2], &mut random, Killed::Some);
+        // As a runtime does: whoever did not get one is deleted, some are killed again, and the
+        // rest ask once more.
+        all_at_once(
+            &handover,
+            &configuration,
+            "DEL",
+            &pods[..PODS / 2],
+            &mut random,
+            Killed::Some,
+        );
         no_two_have_one(node, &pods, &context);
-        all_at_once(&handover, &configuration, "DEL", &pods[..PODS / 2], &mut random, Killed::None);
+        all_at_once(
+            &handover,
+            &configuration,
+            "DEL",
+            &pods[..PODS / 2],
+            &mut random,
+            Killed::None,
+        );
         let asked = &pods[PODS / 2..];
-        let children: Vec<Child> = asked.iter().map(|pod| handover.start(&configuration, "ADD", pod)).collect();
+        let children: Vec<Child> = asked
+            .iter()
+            .map(|pod| handover.start(&configuration, "ADD", pod))
+            .collect();
         let mut given = BTreeMap::new();
         for (pod, child) in asked.iter().zip(children) {
             let ran = finish(child);
@@ -59,23 +84,47 @@ fn no_nic_is_given_twice_whoever_is_killed() {
             }
         }
         // A NIC that one ADD looked at while another one asked may be left.
-        all_at_once(&handover, &configuration, "ADD", asked, &mut random, Killed::None);
-        assert_eq!(node.links(None).len(), 1 + nics.len(), "{context}: each of the eight has one");
+        all_at_once(
+            &handover,
+            &configuration,
+            "ADD",
+            asked,
+            &mut random,
+            Killed::None,
+        );
+        assert_eq!(
+            node.links(None).len(),
+            1 + nics.len(),
+            "{context}: each of the eight has one"
+        );
         let rest = if round % 2 == 0 { "DEL" } else { "GC" };
         if rest == "DEL" {
-            all_at_once(&handover, &configuration, rest, &pods, &mut random, Killed::None);
+            all_at_once(
+                &handover,
+                &configuration,
+                rest,
+                &pods,
+                &mut random,
+                Killed::None,
+            );
         } else {
             let mut configuration = configuration.clone();
             configuration["cni.dev/valid-attachments"] = json!([]);
             handover.run(&configuration, rest, &pods[0]).expect(0);
         }
         let after: Vec<Value> = nics.iter().map(|nic| lasting(node, nic)).collect();
-        assert_eq!((after, handover.records()), (before.clone(), 0), "{context}");
+        assert_eq!(
+            (after, handover.records()),
+            (before.clone(), 0),
+            "{context}"
+        );
     }
 }
 
 fn twice_at_once(handover: &Handover<'_>, configuration: &Value, pod: &str) {
-    let twice = [0, 1].map(|_| handover.start(configuration, "ADD", pod)).map(|child| finish(child).expect(0).stdout);
+    let twice = [0, 1]
+        .map(|_| handover.start(configuration, "ADD", pod))
+        .map(|child| finish(child).expect(0).stdout);
     assert_eq!(twice[0], twice[1]);
     assert_eq!(handover.records(), 1);
     handover.run(configuration, "DEL", pod).expect(0);
@@ -106,7 +155,9 @@ fn all_at_once(
         }
         children.push(child);
     }
-    let ended = children.into_iter().map(|child| child.wait_with_output().unwrap().status.code());
+    let ended = children
+        .into_iter()
+        .map(|child| child.wait_with_output().unwrap().status.code());
     ended.filter(Option::is_none).count()
 }
 
@@ -116,5 +167,8 @@ fn no_two_have_one(node: &Node, pods: &[String], context: &str) {
     // `lo`, the peers, and what is there of the NICs.
     let of_node = node.links(None).len() - 1 - NICS as usize;
     assert_eq!(of_pods + of_node, NICS as usize, "{context}");
-    assert!(pods.iter().all(|pod| node.links(Some(pod)).len() <= 2), "{context}");
+    assert!(
+        pods.iter().all(|pod| node.links(Some(pod)).len() <= 2),
+        "{context}"
+    );
 }

@@ -1,4 +1,5 @@
-//! NICs of a node that is a network namespace, their ports at a real Neutron, and the plugin that hands them over.
+//! NICs of a node that is a network namespace, their ports at a real Neutron, and the plugin that
+//! hands them over.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ pub struct Machine {
 impl Machine {
     pub fn new(stack: &OpenStack) -> testbed::Result<Machine> {
         let node = Node::new()?;
-        let ways = [stack.keystone_url(), stack.neutron_url()].map(|url| Way::new(&node.own_netns(), &url));
+        let ways = [stack.keystone_url(), stack.neutron_url()]
+            .map(|url| Way::new(&node.own_netns(), &url));
         Ok(Machine { node, ways })
     }
 
@@ -46,10 +48,19 @@ impl<'m> Handover<'m> {
     /// The subnet is `prefix.0/24`.
     pub fn new(stack: &'m OpenStack, node: &'m Node, name: &str, prefix: &str) -> Handover<'m> {
         let network = stack.create_network(name).unwrap();
-        stack.create_subnet(&network, &format!("{prefix}.0/24"), &json!({})).unwrap();
+        stack
+            .create_subnet(&network, &format!("{prefix}.0/24"), &json!({}))
+            .unwrap();
         let plugin = Plugin::new(stack, &network, "n1").with("deadlineSeconds", json!(20));
         let (prefix, name) = (prefix.to_owned(), name.to_owned());
-        Handover { network, stack, node, plugin, prefix, name }
+        Handover {
+            network,
+            stack,
+            node,
+            plugin,
+            prefix,
+            name,
+        }
     }
 
     pub fn configuration(&self, nic: &Value) -> Value {
@@ -60,7 +71,8 @@ impl<'m> Handover<'m> {
         json!({"cniVersion": "1.1.0", "name": self.name, "type": "cni-vm-nic", "nic": nic, "neutron": neutron})
     }
 
-    /// A pair of links, one of which answers as the network's gateway, and the other one's port with the address `prefix.host`.
+    /// A pair of links, one of which answers as the network's gateway, and the other one's port
+    /// with the address `prefix.host`.
     pub fn veth(&self, name: &str, peer: &str, host: u32) {
         let Handover { node, prefix, .. } = self;
         node.ip(None, &format!("link add {name} type veth peer name {peer}"));
@@ -73,13 +85,28 @@ impl<'m> Handover<'m> {
     pub fn port(&self, link: &str, host: u32) -> String {
         let mac = told(self.node, None, link)["address"].clone();
         let fixed = json!([{"ip_address": format!("{}.{host}", self.prefix)}]);
-        self.stack.create_port(&self.network, &json!({"mac_address": mac, "fixed_ips": fixed})).unwrap()
+        self.stack
+            .create_port(
+                &self.network,
+                &json!({"mac_address": mac, "fixed_ips": fixed}),
+            )
+            .unwrap()
     }
 
     /// How many NICs are handed over, by the files that are kept.
     pub fn records(&self) -> usize {
-        let Ok(kept) = std::fs::read_dir(self.folder()) else { return 0 };
-        kept.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "json")).count()
+        let Ok(kept) = std::fs::read_dir(self.folder()) else {
+            return 0;
+        };
+        kept.filter(|entry| {
+            entry
+                .as_ref()
+                .unwrap()
+                .path()
+                .extension()
+                .is_some_and(|end| end == "json")
+        })
+        .count()
     }
 
     /// Where they are.
@@ -93,7 +120,14 @@ impl<'m> Handover<'m> {
         self.start_at(configuration, command, pod, &netns, "eth0")
     }
 
-    pub fn start_at(&self, conf: &Value, command: &str, container: &str, netns: &Path, interface: &str) -> Child {
+    pub fn start_at(
+        &self,
+        conf: &Value,
+        command: &str,
+        container: &str,
+        netns: &Path,
+        interface: &str,
+    ) -> Child {
         let variables = [
             ("CNI_COMMAND", command),
             ("CNI_CONTAINERID", container),
@@ -111,28 +145,41 @@ impl<'m> Handover<'m> {
 /// What `ip` tells of a link of the node, or of a Pod.
 #[track_caller]
 pub fn told(node: &Node, pod: Option<&str>, link: &str) -> Value {
-    let mut told: Value = serde_json::from_str(&node.ip(pod, &format!("-json address show dev {link}"))).unwrap();
+    let mut told: Value =
+        serde_json::from_str(&node.ip(pod, &format!("-json address show dev {link}"))).unwrap();
     told[0].take()
 }
 
-/// The same without what a journey changes and nobody minds: numbers, the state of the carrier, and the link-local address that is there again.
+/// The same without what a journey changes and nobody minds: numbers, the state of the carrier, and
+/// the link-local address that is there again.
 #[track_caller]
 pub fn lasting(node: &Node, link: &str) -> Value {
-    let shown: Value = serde_json::from_str(&node.ip(None, &format!("-json link show dev {link}"))).unwrap();
+    let shown: Value =
+        serde_json::from_str(&node.ip(None, &format!("-json link show dev {link}"))).unwrap();
     let of = |key: &str| shown[0][key].clone();
     let flags: Vec<Value> = of("flags").as_array().unwrap().clone();
     let modes = ["UP", "NOARP", "PROMISC", "ALLMULTI"].map(|flag| flags.contains(&json!(flag)));
     let names = of("altnames").as_array().cloned().unwrap_or_default();
-    let other_names: BTreeSet<String> = names.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let other_names: BTreeSet<String> = names
+        .iter()
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
     let told = told(node, None, link);
     let listed = told["addr_info"].as_array().unwrap().iter();
-    let given: Vec<Value> = listed.filter(|one| one["scope"] != "link").map(without_state).collect();
+    let given: Vec<Value> = listed
+        .filter(|one| one["scope"] != "link")
+        .map(without_state)
+        .collect();
     let routes = node.ip(None, &format!("-json route show table all dev {link}"));
     let mut routes: Vec<Value> = serde_json::from_str(&routes).unwrap();
     let of_6 = node.ip(None, &format!("-6 -json route show table all dev {link}"));
     routes.extend(serde_json::from_str::<Vec<Value>>(&of_6).unwrap());
     // Those of addresses come with them, that of the link-local one in its own time.
-    let routes: Vec<Value> = routes.iter().filter(|one| one["protocol"] != "kernel").map(without_state).collect();
+    let routes: Vec<Value> = routes
+        .iter()
+        .filter(|one| one["protocol"] != "kernel")
+        .map(without_state)
+        .collect();
     json!({
         "mac": of("address"), "mtu": of("mtu"), "alias": of("ifalias"), "other_names": other_names, "modes": modes, "addresses": given, "routes": routes,
     })

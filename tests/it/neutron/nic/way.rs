@@ -1,5 +1,5 @@
-//! A way from a network namespace to a server on the machine's loopback, at the same address: whoever is configured for the one finds it in the
-//! other.
+//! A way from a network namespace to a server on the machine's loopback, at the same address:
+//! whoever is configured for the one finds it in the other.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,14 @@ pub struct Way {
 impl Way {
     /// From this namespace to the server of this URL.
     pub fn new(netns: &Path, url: &str) -> Way {
-        let address = url.split("//").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        let address = url
+            .split("//")
+            .nth(1)
+            .unwrap()
+            .split('/')
+            .next()
+            .unwrap()
+            .to_owned();
         let netns = File::open(netns).unwrap();
         // A socket stays in the namespace in which it was made.
         let listener = within(&netns, || TcpListener::bind(&address)).unwrap();
@@ -43,7 +50,13 @@ impl Way {
                 }
             }
         });
-        Way { ends, address, gate, netns, thread: Some(thread) }
+        Way {
+            ends,
+            address,
+            gate,
+            netns,
+            thread: Some(thread),
+        }
     }
 
     /// As long as this is kept, whoever comes waits.
@@ -75,7 +88,10 @@ fn within<T: Send>(netns: &File, work: impl FnOnce() -> io::Result<T> + Send) ->
 
 /// Copies both ways, each until its end.
 fn join(client: TcpStream, server: TcpStream) {
-    for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
+    for (mut from, mut to) in [
+        (client.try_clone().unwrap(), server.try_clone().unwrap()),
+        (server, client),
+    ] {
         spawn(move || {
             let _ = io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Write);

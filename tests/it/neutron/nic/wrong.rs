@@ -17,18 +17,33 @@ pub fn nothing_moves_when_something_is_wrong(stack: &OpenStack, node: &Node) {
     let before = lasting(node, "nic0");
     let unmoved = |code: u64, words: &str, ran: &crate::support::Ran| {
         let (answered, message) = fault(ran);
-        assert!(answered == code && message.contains(words), "{answered} {message}");
+        assert!(
+            answered == code && message.contains(words),
+            "{answered} {message}"
+        );
         assert_eq!(
-            (lasting(node, "nic0"), node.links(Some("a")), handover.records()),
+            (
+                lasting(node, "nic0"),
+                node.links(Some("a")),
+                handover.records()
+            ),
             (before.clone(), vec!["lo".to_owned()], 0)
         );
     };
     let configuration = handover.configuration(&json!({"name": "nic0"}));
     let run = |configuration: &Value| handover.run(configuration, "ADD", "a");
     unmoved(7, "no port with the hardware address", &run(&configuration));
-    let port = stack.create_port(&handover.network, &json!({"mac_address": before["mac"], "fixed_ips": []})).unwrap();
+    let port = stack
+        .create_port(
+            &handover.network,
+            &json!({"mac_address": before["mac"], "fixed_ips": []}),
+        )
+        .unwrap();
     unmoved(7, "has no address", &run(&configuration));
-    stack.as_member().delete(&format!("/v2.0/ports/{port}")).unwrap();
+    stack
+        .as_member()
+        .delete(&format!("/v2.0/ports/{port}"))
+        .unwrap();
     ports_of_two_networks(stack, &handover, &before["mac"], &unmoved);
     handover.port("nic0", 7);
     requests_that_cannot_be(node, &handover, &configuration, &unmoved);
@@ -42,26 +57,66 @@ pub fn nothing_moves_when_something_is_wrong(stack: &OpenStack, node: &Node) {
 
 type Unmoved<'u> = &'u dyn Fn(u64, &str, &crate::support::Ran);
 
-fn ports_of_two_networks(stack: &OpenStack, handover: &Handover<'_>, mac: &Value, unmoved: Unmoved<'_>) {
+fn ports_of_two_networks(
+    stack: &OpenStack,
+    handover: &Handover<'_>,
+    mac: &Value,
+    unmoved: Unmoved<'_>,
+) {
     let other = stack.create_network("other").unwrap();
-    stack.create_subnet(&other, "10.21.0.0/24", &json!({})).unwrap();
-    let ports =
-        [&handover.network, &other].map(|network| stack.create_port(network, &json!({"mac_address": mac})).unwrap());
+    stack
+        .create_subnet(&other, "10.21.0.0/24", &json!({}))
+        .unwrap();
+    let ports = [&handover.network, &other].map(|network| {
+        stack
+            .create_port(network, &json!({"mac_address": mac}))
+            .unwrap()
+    });
     let run = |nic: Value| handover.run(&handover.configuration(&nic), "ADD", "a");
     let ambiguous = run(json!({"name": "nic0"}));
     unmoved(7, "several ports", &ambiguous);
-    assert!(ports.iter().all(|port| ambiguous.stdout.contains(port.as_str())), "{}", ambiguous.stdout);
+    assert!(
+        ports
+            .iter()
+            .all(|port| ambiguous.stdout.contains(port.as_str())),
+        "{}",
+        ambiguous.stdout
+    );
     let elsewhere = stack.create_network("elsewhere").unwrap();
-    unmoved(7, "none of the configured networks", &run(json!({"name": "nic0", "networks": [elsewhere]})));
+    unmoved(
+        7,
+        "none of the configured networks",
+        &run(json!({"name": "nic0", "networks": [elsewhere]})),
+    );
     let named = handover.configuration(&json!({"name": "nic0", "networks": [other]}));
     let result = handover.run(&named, "ADD", "a").expect(0).json();
-    assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.21.0."), "{result}");
+    assert!(
+        result["ips"][0]["address"]
+            .as_str()
+            .unwrap()
+            .starts_with("10.21.0."),
+        "{result}"
+    );
     handover.run(&named, "DEL", "a").expect(0);
-    ports.iter().for_each(|port| drop(stack.as_member().delete(&format!("/v2.0/ports/{port}")).unwrap()));
+    ports.iter().for_each(|port| {
+        drop(
+            stack
+                .as_member()
+                .delete(&format!("/v2.0/ports/{port}"))
+                .unwrap(),
+        )
+    });
 }
 
-fn requests_that_cannot_be(node: &Node, handover: &Handover<'_>, configuration: &Value, unmoved: Unmoved<'_>) {
-    let at = |netns: &Path, interface: &str| finish(handover.start_at(configuration, "ADD", "a", netns, interface));
+fn requests_that_cannot_be(
+    node: &Node,
+    handover: &Handover<'_>,
+    configuration: &Value,
+    unmoved: Unmoved<'_>,
+) {
+    let at = |netns: &Path, interface: &str| {
+        finish(handover.start_at(configuration, "ADD", "a", netns, interface))
+    };
     for netns in ["/dev/null", "/etc/hostname", "/nothing", "/"] {
         unmoved(4, "CNI_NETNS", &at(Path::new(netns), "eth0"));
     }
@@ -90,11 +145,24 @@ fn requests_that_cannot_be(node: &Node, handover: &Handover<'_>, configuration: 
         unmoved(7, "", &ran);
     }
     let missing = handover.configuration(&json!({"name": "nothing"}));
-    unmoved(11, "no such NIC that is free", &handover.run(&missing, "ADD", "a"));
-    unmoved(7, "loopback", &handover.run(&handover.configuration(&json!({"name": "lo"})), "ADD", "a"));
+    unmoved(
+        11,
+        "no such NIC that is free",
+        &handover.run(&missing, "ADD", "a"),
+    );
+    unmoved(
+        7,
+        "loopback",
+        &handover.run(&handover.configuration(&json!({"name": "lo"})), "ADD", "a"),
+    );
 }
 
-fn neutron_is_away(stack: &OpenStack, handover: &Handover<'_>, configuration: &Value, unmoved: Unmoved<'_>) {
+fn neutron_is_away(
+    stack: &OpenStack,
+    handover: &Handover<'_>,
+    configuration: &Value,
+    unmoved: Unmoved<'_>,
+) {
     stack.neutron().stop();
     let mut hasty = configuration.clone();
     hasty["neutron"]["deadlineSeconds"] = json!(10);
@@ -105,7 +173,11 @@ fn neutron_is_away(stack: &OpenStack, handover: &Handover<'_>, configuration: &V
     stack.neutron().stop();
     handover.run(&hasty, "DEL", "a").expect(0);
     stack.neutron().start().unwrap();
-    unmoved(4, "CNI_NETNS", &finish(handover.start_at(configuration, "ADD", "a", Path::new(""), "eth0")));
+    unmoved(
+        4,
+        "CNI_NETNS",
+        &finish(handover.start_at(configuration, "ADD", "a", Path::new(""), "eth0")),
+    );
 }
 
 fn a_name_that_the_pod_has(node: &Node, handover: &Handover<'_>, configuration: &Value) {
@@ -113,7 +185,10 @@ fn a_name_that_the_pod_has(node: &Node, handover: &Handover<'_>, configuration: 
     node.ip(Some("a"), "link add eth0 type veth peer name peer0");
     let (code, message) = fault(&handover.run(configuration, "ADD", "a"));
     assert!(code == 5 && message.contains("exists"), "{code} {message}");
-    assert_eq!((lasting(node, "nic0"), handover.records()), (before.clone(), 0));
+    assert_eq!(
+        (lasting(node, "nic0"), handover.records()),
+        (before.clone(), 0)
+    );
     node.ip(Some("a"), "link delete eth0");
     // A way that another link of the Pod has.
     node.ip(Some("a"), "link add other0 type veth peer name peer0");
@@ -121,22 +196,45 @@ fn a_name_that_the_pod_has(node: &Node, handover: &Handover<'_>, configuration: 
     node.ip(Some("a"), "address add 10.55.0.2/24 dev other0");
     node.ip(Some("a"), "route add default via 10.55.0.1");
     let (code, message) = fault(&handover.run(configuration, "ADD", "a"));
-    assert!(code == 5 && message.contains("route of the Pod to 0.0.0.0/0"), "{code} {message}");
+    assert!(
+        code == 5 && message.contains("route of the Pod to 0.0.0.0/0"),
+        "{code} {message}"
+    );
     assert_eq!((lasting(node, "nic0"), handover.records()), (before, 0));
     node.ip(Some("a"), "link delete other0");
 }
 
-fn a_port_that_changed(stack: &OpenStack, node: &Node, handover: &Handover<'_>, configuration: &Value) {
+fn a_port_that_changed(
+    stack: &OpenStack,
+    node: &Node,
+    handover: &Handover<'_>,
+    configuration: &Value,
+) {
     let result = handover.run(configuration, "ADD", "a").expect(0).json();
-    let mac = told(node, Some("a"), "eth0")["address"].as_str().unwrap().to_owned();
-    let port = stack.ports(&format!("mac_address={mac}")).unwrap()[0]["id"].as_str().unwrap().to_owned();
+    let mac = told(node, Some("a"), "eth0")["address"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let port = stack.ports(&format!("mac_address={mac}")).unwrap()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let fixed = json!({"port": {"fixed_ips": [{"ip_address": "10.20.0.9"}]}});
-    stack.as_member().put(&format!("/v2.0/ports/{port}"), &fixed).unwrap();
+    stack
+        .as_member()
+        .put(&format!("/v2.0/ports/{port}"), &fixed)
+        .unwrap();
     let mut checked = configuration.clone();
     checked["prevResult"] = result;
     let (code, message) = fault(&handover.run(&checked, "CHECK", "a"));
-    assert!(code == 101 && message.contains("10.20.0.7"), "{code} {message}");
+    assert!(
+        code == 101 && message.contains("10.20.0.7"),
+        "{code} {message}"
+    );
     handover.run(configuration, "DEL", "a").expect(0);
     let (code, message) = fault(&handover.run(&checked, "CHECK", "a"));
-    assert!(code == 101 && message.contains("has no NIC"), "{code} {message}");
+    assert!(
+        code == 101 && message.contains("has no NIC"),
+        "{code} {message}"
+    );
 }

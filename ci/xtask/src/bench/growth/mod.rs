@@ -1,5 +1,6 @@
-//! `bench growth`: what reading, checking and showing files costs, from 1 KiB to 8 MiB, for many shapes of input. Each size is held against the
-//! one before: what costs more for each byte than there does not grow linearly.
+//! `bench growth`: what reading, checking and showing files costs, from 1 KiB to 8 MiB, for many
+//! shapes of input. Each size is held against the one before: what costs more for each byte than
+//! there does not grow linearly.
 //!
 //! In this process, by its own CPU time: others on the machine do not count.
 
@@ -12,7 +13,9 @@ use anyhow::{Context, Result};
 use cilium_ipam::cluster::{Extent, FileCluster, Opening, observe};
 use cilium_ipam::desired::{Documents, SourceFile, lower};
 use cilium_ipam::model::Finding;
-use cilium_ipam::render::{Detail, diagnostics, finding_documents, findings_in_news, log_text, markdown_findings};
+use cilium_ipam::render::{
+    Detail, diagnostics, finding_documents, findings_in_news, log_text, markdown_findings,
+};
 use cilium_ipam::{check, desired::Desired};
 use nix::sys::resource::{UsageWho, getrusage};
 use xtask::line::Line;
@@ -25,7 +28,8 @@ const SMALLEST: usize = 1 << 10;
 const STEP: usize = 4;
 /// Below this, a step says more about caches than about growth.
 const WORTH_A_LOOK_MS: f64 = 100.0;
-/// How many times as much each byte may cost as at the size before. Sorting and caches take some of it; what is quadratic takes 4.
+/// How many times as much each byte may cost as at the size before. Sorting and caches take some of
+/// it; what is quadratic takes 4.
 const LIMIT: f64 = 2.5;
 
 /// What a part of the program took, in milliseconds, and how many bytes it gave.
@@ -46,7 +50,10 @@ struct Table {
 /// Runs it and prints its line.
 pub fn run(largest: usize) -> Result<()> {
     let mut table = Table::default();
-    println!("{:>28} {:>8}  part ms (for each byte, against the size before) → bytes given", "shape", "KiB");
+    println!(
+        "{:>28} {:>8}  part ms (for each byte, against the size before) → bytes given",
+        "shape", "KiB"
+    );
     for shape in files() {
         table.add(&shape, largest, |text| Ok(of_file(text)))?;
     }
@@ -68,15 +75,28 @@ pub fn run(largest: usize) -> Result<()> {
 }
 
 impl Table {
-    fn add(&mut self, shape: &Shape, largest: usize, measure: impl Fn(&str) -> Result<Vec<Taken>>) -> Result<()> {
+    fn add(
+        &mut self,
+        shape: &Shape,
+        largest: usize,
+        measure: impl Fn(&str) -> Result<Vec<Taken>>,
+    ) -> Result<()> {
         let mut before: Option<(usize, Vec<Taken>)> = None;
-        let sizes = std::iter::successors(Some(SMALLEST), |size| (*size < largest).then(|| largest.min(size * STEP)));
+        let sizes = std::iter::successors(Some(SMALLEST), |size| {
+            (*size < largest).then(|| largest.min(size * STEP))
+        });
         for size in sizes {
             let taken = measure(&(shape.text)(size))?;
             print!("{:>28} {:>8} ", shape.name, size >> 10);
-            for Taken { part, milliseconds, bytes } in &taken {
-                let earlier =
-                    before.as_ref().and_then(|(size, parts)| Some((size, parts.iter().find(|one| one.part == *part)?)));
+            for Taken {
+                part,
+                milliseconds,
+                bytes,
+            } in &taken
+            {
+                let earlier = before.as_ref().and_then(|(size, parts)| {
+                    Some((size, parts.iter().find(|one| one.part == *part)?))
+                });
                 let growth = earlier.map(|(earlier, one)| {
                     for_each_byte(*milliseconds, size) / for_each_byte(one.milliseconds, *earlier)
                 });
@@ -85,7 +105,13 @@ impl Table {
                     growth.map(|by| format!(" (×{by:.1})")).unwrap_or_default()
                 );
                 if let Some(by) = growth.filter(|_| *milliseconds >= WORTH_A_LOOK_MS) {
-                    self.note(by, || format!("{}, {part}, {} KiB: ×{by:.1} for each byte", shape.name, size >> 10));
+                    self.note(by, || {
+                        format!(
+                            "{}, {part}, {} KiB: ×{by:.1} for each byte",
+                            shape.name,
+                            size >> 10
+                        )
+                    });
                 }
             }
             println!();
@@ -111,20 +137,35 @@ fn for_each_byte(milliseconds: f64, size: usize) -> f64 {
 }
 
 fn of_file(text: &str) -> Vec<Taken> {
-    let documents = Documents { files: vec![SourceFile { path: "pools/a.yaml".into(), text: text.into() }] };
+    let documents = Documents {
+        files: vec![SourceFile {
+            path: "pools/a.yaml".into(),
+            text: text.into(),
+        }],
+    };
     let (read, (desired, mut findings)) = measured("read", || lower(&documents));
     let (checked, more) = measured("check", || checks(&desired));
     findings.extend(more);
     findings.sort();
     let mut taken = vec![read, checked];
     for (part, detail) in [("human", Detail::Short), ("human --full", Detail::Full)] {
-        taken.push(shown(part, || log_text(&diagnostics(&findings, &documents, detail)).into_owned()));
+        taken.push(shown(part, || {
+            log_text(&diagnostics(&findings, &documents, detail)).into_owned()
+        }));
     }
     for (part, detail) in [("JSON", Detail::Short), ("JSON --full", Detail::Full)] {
-        let report = || serde_json::to_string(&finding_documents(&findings, &documents, detail)).unwrap_or_default();
+        let report = || {
+            serde_json::to_string(&finding_documents(&findings, &documents, detail))
+                .unwrap_or_default()
+        };
         taken.push(shown(part, report));
     }
-    let markdown = || markdown_findings(&finding_documents(&findings, &documents, Detail::Full).findings, Detail::Full);
+    let markdown = || {
+        markdown_findings(
+            &finding_documents(&findings, &documents, Detail::Full).findings,
+            Detail::Full,
+        )
+    };
     taken.push(shown("Markdown", markdown));
     taken.push(shown("news", || findings_in_news(&findings).to_string()));
     taken
@@ -139,10 +180,15 @@ fn checks(desired: &Desired) -> Vec<Finding> {
 /// A file that cannot be read says so, which is measured, too.
 fn of_cluster(file: &Path, text: &str) -> Result<Vec<Taken>> {
     std::fs::write(file, text).context("the cluster cannot be written")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()?;
     let read = || {
         let cluster = FileCluster::open(file, Opening::Read).ok()?;
-        runtime.block_on(observe(&cluster, Extent::Plan)).ok().map(|observed| observed.nodes.len())
+        runtime
+            .block_on(observe(&cluster, Extent::Plan))
+            .ok()
+            .map(|observed| observed.nodes.len())
     };
     let (mut taken, nodes) = measured("cluster file", read);
     taken.bytes = nodes.unwrap_or(0);
@@ -158,13 +204,22 @@ fn shown(part: &'static str, show: impl FnOnce() -> String) -> Taken {
 fn measured<T>(part: &'static str, work: impl FnOnce() -> T) -> (Taken, T) {
     let before = cpu_ms();
     let result = work();
-    (Taken { part, milliseconds: cpu_ms() - before, bytes: 0 }, result)
+    (
+        Taken {
+            part,
+            milliseconds: cpu_ms() - before,
+            bytes: 0,
+        },
+        result,
+    )
 }
 
 /// Of this process, in user space.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn cpu_ms() -> f64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return f64::NAN };
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return f64::NAN;
+    };
     let time = usage.user_time();
     time.tv_sec() as f64 * 1e3 + time.tv_usec() as f64 / 1e3
 }
