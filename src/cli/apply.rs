@@ -16,16 +16,18 @@ use super::rails::Rails;
 use super::target::Target;
 use super::undo_file::{Undo, UndoFile};
 use super::{Common, Format, Reached, approval, load_valid, output};
-use crate::apply::Event;
-use crate::cluster::{ClusterError, LockRecord, Opening};
-use crate::observed::Observed;
-use crate::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted};
 use crate::render::{Detail, count, diagnostics, human, printable, why_irreversible};
-use crate::run::{
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{ClusterError, LockRecord, Opening};
+use ipam_config::source::Location;
+use ipam_controller::apply::Event;
+use ipam_controller::{
     Applied, BATCH, Job, Lock, LockWish, LostRaces, Reach, Sending, WithPorts, apply_until_settled,
     hold, observe_and_plan, take,
 };
-use crate::source::Location;
+use ipam_planner::plan::{
+    Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted,
+};
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]

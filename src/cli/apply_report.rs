@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::undo_file::Undo;
-use crate::apply::Outcome;
-use crate::cluster::ClusterError;
-use crate::model::grouped_digits;
-use crate::plan::ChangeDocument;
 use crate::render::{Paint, count, printable};
-use crate::run::Applied;
+use ipam_cluster::ClusterError;
+use ipam_controller::Applied;
+use ipam_controller::apply::Outcome;
+use ipam_core::model::grouped_digits;
+use ipam_planner::plan::ChangeDocument;
 
 /// The result as JSON.
 #[derive(Serialize)]

@@ -4,8 +4,8 @@ use std::io::{BufRead, IsTerminal};
 
 use super::failure::Failure;
 use super::{Common, output};
-use crate::plan::Intent;
 use crate::render::Paint;
+use ipam_planner::plan::Intent;
 
 /// Asks about a plan that was shown; any answer but `yes` is a failure.
 pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> {

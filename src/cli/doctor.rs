@@ -8,13 +8,13 @@ use super::failure::Failure;
 use super::files::Revision;
 use super::reading::read_cluster;
 use super::{Common, Reached, output};
-use crate::cluster::Extent;
-use crate::desired::Desired;
-use crate::doctor::{Rib, conclusions, examine};
-use crate::model::{CiliumVersion, Finding, IpamMode, Severity};
-use crate::observed::{Evidence, Observed};
 use crate::render::{Detail, ExaminationDocument, examination, junit, sarif};
-use crate::run::{Reach, load};
+use ipam_cilium::observed::{Evidence, Observed};
+use ipam_cluster::Extent;
+use ipam_controller::{Reach, load};
+use ipam_core::model::{CiliumVersion, Finding, IpamMode, Severity};
+use ipam_desired::Desired;
+use ipam_planner::doctor::{Rib, conclusions, examine};
 
 /// Find what is wrong with the cluster: which address counts, who announces it, and what will
 /// break. Reads only.

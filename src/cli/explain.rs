@@ -4,10 +4,10 @@ use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
 use super::{Common, Format, Reached, output};
-use crate::cluster::Extent;
-use crate::explain::explain;
 use crate::render::explanation;
-use crate::run::{Job, Reach};
+use ipam_cluster::Extent;
+use ipam_controller::{Job, Reach};
+use ipam_planner::explain::explain;
 
 /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what
 /// decided.

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use super::Reached;
 use super::output::{data, talk, warn};
-use crate::cluster::{ClusterError, WriteError};
-use crate::plan::RefusalDocument;
 use crate::render::{Paint, printable};
+use ipam_cluster::{ClusterError, WriteError};
+use ipam_planner::plan::RefusalDocument;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use crate::source::Location;
+use ipam_config::source::Location;
 
 /// The files.
 #[derive(Clone, Debug, clap::Args)]

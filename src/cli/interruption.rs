@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 
 use super::failure::{Failure, end_by_signal};
 use super::output;
-use crate::apply::Stop;
+use ipam_controller::apply::Stop;
 
 /// Listens on a thread of its own: the others may be busy with a large file, or with a server that
 /// does not answer.

@@ -34,15 +34,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use jiff::SignedDuration;
-
-use crate::cluster::Opening;
-use crate::cluster::live::Connection;
-use crate::render::Detail;
-use crate::run::{Loaded, load};
-use crate::source::Location;
 use failure::Failure;
+use jiff::SignedDuration;
 use target::Target;
+
+use crate::render::Detail;
+use ipam_cluster::Opening;
+use ipam_cluster::live::Connection;
+use ipam_config::source::Location;
+use ipam_controller::{Loaded, load};
 
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 ///

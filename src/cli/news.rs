@@ -12,13 +12,14 @@ use tokio::sync::Notify;
 use super::failure::Failure;
 use super::progress::fault;
 use super::{Format, Reached, output};
-use crate::apply::Outcome;
-use crate::cluster::Rollback;
-use crate::desired::{Activity, Documents};
-use crate::model::{Finding, Hazard, Severity, grouped_digits};
-use crate::plan::ChangeDocument;
 use crate::render::{Detail, Paint, count, diagnostics, findings_in_news, printable};
-use crate::run::{News, Waiting, WaitingChange};
+use ipam_cluster::Rollback;
+use ipam_config::documents::Documents;
+use ipam_controller::apply::Outcome;
+use ipam_controller::{News, Waiting, WaitingChange};
+use ipam_core::model::{Finding, Hazard, Severity, grouped_digits};
+use ipam_desired::Activity;
+use ipam_planner::plan::ChangeDocument;
 
 /// Lines of one sort that are printed for people.
 const LINES: usize = 10;
@@ -423,8 +424,8 @@ fn rollback_as_json(rollback: &Rollback) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::SourceFile;
-    use crate::run::understand;
+    use ipam_config::documents::SourceFile;
+    use ipam_controller::understand;
 
     /// One whose news nobody prints.
     fn silent(format: Format) -> (Announcer, Receiver<Said>) {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::Common;
 use super::failure::Failure;
-use crate::desired::Desired;
-use crate::run::{CloudsPlace, OpenStack, Reach};
+use ipam_controller::{CloudsPlace, OpenStack, Reach};
+use ipam_desired::Desired;
 
 /// The file's names, the likelier first.
 const NAMES: [&str; 2] = ["clouds.yaml", "clouds.yml"];

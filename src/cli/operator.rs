@@ -12,8 +12,8 @@ use super::failure::Failure;
 use super::news::Announcer;
 use super::watch::{asked_to_end, interval};
 use super::{Common, Format, Reached};
-use crate::cluster::live::LiveCluster;
-use crate::run::{News, Operator, Reach, Server, Telemetry, operate};
+use ipam_cluster::live::LiveCluster;
+use ipam_controller::{News, Operator, Reach, Server, Telemetry, operate};
 
 /// How long a sign of life is tried: one that comes late is worth nothing.
 const HASTE: SignedDuration = SignedDuration::from_secs(1);

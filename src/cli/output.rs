@@ -7,7 +7,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::render::{self, Detail};
-use crate::run::Loaded;
+use ipam_controller::Loaded;
 
 /// Data. Colours are stripped unless stdout is a terminal that wants them.
 pub(super) fn data(text: &str) -> std::io::Result<()> {

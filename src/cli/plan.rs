@@ -10,12 +10,12 @@ use super::rails::Rails;
 use super::reading::read;
 use super::validate::Report;
 use super::{Common, Reached, output};
-use crate::cluster::{Extent, replace_private_file};
-use crate::plan::PlanDocument;
 use crate::render::{
     Detail, count, diagnostics, finding_documents, human, markdown, markdown_findings,
 };
-use crate::run::{Job, Loaded, Reach};
+use ipam_cluster::{Extent, replace_private_file};
+use ipam_controller::{Job, Loaded, Reach};
+use ipam_planner::plan::PlanDocument;
 
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::failure::Failure;
-use crate::cluster::open_regular;
-use crate::plan::{Intent, PlanDocument};
 use crate::render::{Paint, printable};
+use ipam_cluster::open_regular;
+use ipam_planner::plan::{Intent, PlanDocument};
 
 /// What a plan must be to be applied.
 #[derive(Debug, clap::Args)]

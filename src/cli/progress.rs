@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::warn;
-use crate::apply::{Event, Outcome};
-use crate::plan::ChangeDocument;
 use crate::render::{Paint, printable};
+use ipam_controller::apply::{Event, Outcome};
+use ipam_planner::plan::ChangeDocument;
 
 /// What went wrong with a change that was tried.
 pub(super) fn fault(outcome: &Outcome) -> Option<String> {

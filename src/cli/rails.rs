@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::failure::Failure;
-use crate::desired::Policy;
-use crate::model::{LimitName, LimitNameError, NodeName, PoolName, Waiver};
-use crate::plan::PlanDocument;
+use ipam_core::model::{LimitName, LimitNameError, NodeName, PoolName, Waiver};
+use ipam_desired::Policy;
+use ipam_planner::plan::PlanDocument;
 
 /// Limits, waivers and protections.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,10 +3,10 @@
 
 use super::Common;
 use super::failure::Failure;
-use crate::cluster::{Extent, Opening, observe};
-use crate::observed::Observed;
-use crate::run::{Loaded, Reach, load};
-use crate::source::Location;
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{Extent, Opening, observe};
+use ipam_config::source::Location;
+use ipam_controller::{Loaded, Reach, load};
 
 /// The files, and the cluster where the files have no errors. Of what is wrong with both, the files
 /// are told about first.

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::{Reached, output};
-use crate::custom::definitions;
-use crate::desired::{DocumentKind, json_schema};
+use ipam_config::custom_resources::definitions;
+use ipam_config::documents::{DocumentKind, json_schema};
 
 /// Print the JSON Schema of the files, for editors, or the CustomResourceDefinitions, for clusters.
 #[derive(Debug, clap::Args)]

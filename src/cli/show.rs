@@ -11,14 +11,16 @@ use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
 use super::{Common, Format, Reached, output, show_lb, show_plan};
-use crate::check::neutron_range;
-use crate::cluster::Extent;
-use crate::desired::{Desired, NeutronPool, PoolState};
-use crate::model::NodeName;
-use crate::observed::Observed;
-use crate::plan::{Blocked, Misplaced, NodeChange, Plan, PoolUse, Target, node_changes, pool_use};
 use crate::render::table;
-use crate::run::{Job, Loaded, Reach};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::Extent;
+use ipam_controller::{Job, Loaded, Reach};
+use ipam_core::model::NodeName;
+use ipam_desired::{Desired, NeutronPool, PoolState};
+use ipam_planner::check::neutron_range;
+use ipam_planner::plan::{
+    Blocked, Misplaced, NodeChange, Plan, PoolUse, Target, node_changes, pool_use,
+};
 
 /// Show pools, nodes or LoadBalancer addresses as they are, or a plan file.
 #[derive(Debug, clap::Args)]
@@ -374,7 +376,7 @@ impl<'p> Said<'p> {
 
 fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow> {
     let said = Said::new(plan);
-    let row = |node: &Arc<crate::observed::Node>| {
+    let row = |node: &Arc<ipam_cilium::observed::Node>| {
         if observed.is_multi_pool() {
             return of_multi_pool(node, observed, said.blocked.get(&node.name));
         }
@@ -410,7 +412,7 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
 
 /// There the operator gives what Pods need, of the pools that they ask for.
 fn of_multi_pool(
-    node: &crate::observed::Node,
+    node: &ipam_cilium::observed::Node,
     observed: &Observed,
     blocked: Option<&String>,
 ) -> NodeRow {
@@ -447,7 +449,7 @@ fn of_multi_pool(
     }
 }
 
-fn planned(after: &[crate::net::Block]) -> String {
+fn planned(after: &[ipam_core::net::Block]) -> String {
     let blocks: Vec<String> = after.iter().map(ToString::to_string).collect();
     format!("will get {}", blocks.join(","))
 }

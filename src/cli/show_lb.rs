@@ -6,16 +6,16 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::reading::read_cluster;
 use super::{Common, Format, Reached, output};
-use crate::check;
-use crate::cluster::Extent;
-use crate::desired::Documents;
-use crate::lbipam::{
+use crate::render::{diagnostics, printable, table};
+use ipam_cilium::lbipam::{
     AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled,
     conflicts, settle,
 };
-use crate::net::Range;
-use crate::observed::{AddressPoolStatus, Observed};
-use crate::render::{diagnostics, printable, table};
+use ipam_cilium::observed::{AddressPoolStatus, Observed};
+use ipam_cluster::Extent;
+use ipam_config::documents::Documents;
+use ipam_core::net::Range;
+use ipam_planner::check;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
@@ -119,7 +119,7 @@ fn shown(observed: &Observed) -> Shown {
             },
         }
     };
-    let service_row = |(name, outlook): (&crate::model::ServiceName, &Outlook)| {
+    let service_row = |(name, outlook): (&ipam_core::model::ServiceName, &Outlook)| {
         Some(row_of(observed.services.get(name)?, outlook, &pools))
     };
     Shown {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::failure::Failure;
 use super::files::output_file;
 use super::{Common, Reached, output};
-use crate::cluster::{Opening, replace_file, snapshot};
+use ipam_cluster::{Opening, replace_file, snapshot};
 
 /// Write the cluster, as far as it matters here, into a file that --cluster reads.
 #[derive(Debug, clap::Args)]

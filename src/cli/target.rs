@@ -4,12 +4,12 @@ use jiff::Timestamp;
 
 use super::Common;
 use super::failure::Failure;
-use crate::cluster::live::LiveCluster;
-use crate::cluster::{
+use ipam_cilium::observed::ObservedKind;
+use ipam_cluster::live::LiveCluster;
+use ipam_cluster::{
     Cluster, ClusterError, Durability, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening,
     Saved, Seen, Write, WriteError, Written,
 };
-use crate::observed::ObservedKind;
 
 /// A cluster of either sort.
 pub(super) enum Target {

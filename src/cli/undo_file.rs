@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::output;
-use crate::apply::Outcome;
-use crate::cluster::replace_private_file;
-use crate::desired::Desired;
-use crate::observed::Observed;
-use crate::plan::{Change, PlanDocument};
-use crate::run::Applied;
+use ipam_cilium::observed::Observed;
+use ipam_cluster::replace_private_file;
+use ipam_controller::Applied;
+use ipam_controller::apply::Outcome;
+use ipam_desired::Desired;
+use ipam_planner::plan::{Change, PlanDocument};
 
 /// What is said of it.
 #[derive(Debug, Serialize)]

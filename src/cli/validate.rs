@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::files::Files;
 use super::{Common, Format, Reached, output};
-use crate::check;
 use crate::render::{Detail, FindingDocuments, count, finding_documents};
-use crate::run::{Loaded, load};
+use ipam_controller::{Loaded, load};
+use ipam_planner::check;
 
 /// Check the files without a cluster.
 #[derive(Debug, clap::Args)]

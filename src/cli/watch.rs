@@ -14,8 +14,8 @@ use super::news::Announcer;
 use super::rails::Rails;
 use super::target::Target;
 use super::{Common, Format, Reached, valid};
-use crate::cluster::{Mirror, Opening};
-use crate::run::{Directory, News, Reach, Server, Telemetry, Watch, load, watch};
+use ipam_cluster::{Mirror, Opening};
+use ipam_controller::{Directory, News, Reach, Server, Telemetry, Watch, load, watch};
 
 /// Keep a cluster as the files say.
 #[derive(Debug, clap::Args)]

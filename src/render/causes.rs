@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::human::{Detail, limit};
 use super::text::grouped_digits;
-use crate::plan::{BlockedDocument, MisplacedDocument};
+use ipam_planner::plan::{BlockedDocument, MisplacedDocument};
 
 /// Misplaced blocks with one cause.
 pub(super) struct MisplacedCause<'p> {

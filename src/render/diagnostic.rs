@@ -8,8 +8,8 @@ use super::excerpt::{Excerpt, Sources, sentence};
 use super::findings::cut;
 use super::human::Detail;
 use super::text::printable;
-use crate::desired::Documents;
-use crate::model::{Finding, Label, Severity};
+use ipam_config::documents::Documents;
+use ipam_core::model::{Finding, Label, Severity};
 
 /// Findings as text, the worst first, each with its place in the file, a code and a way out. In
 /// short form, the first few of each rule, and how many more there are.

@@ -8,8 +8,8 @@ use super::human::{Detail, limit};
 use super::table;
 use super::text::{Paint, count, printable};
 use super::told::{IN_REPORT, OmittedDocument, first};
-use crate::doctor::Conclusion;
-use crate::model::{Finding, FindingGroup, Origin, Severity, grouped};
+use ipam_core::model::{Finding, FindingGroup, Origin, Severity, grouped};
+use ipam_planner::doctor::Conclusion;
 
 /// Version of the JSON: fields may be added within 1.
 const FORMAT_VERSION: &str = "1.1";

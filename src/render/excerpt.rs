@@ -9,8 +9,8 @@ use std::sync::Arc;
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
 use super::text::masked;
-use crate::desired::{Documents, Lines};
-use crate::model::Origin;
+use ipam_config::documents::{Documents, Lines};
+use ipam_core::model::Origin;
 
 /// Longest line that is shown whole, in bytes.
 const LONGEST_LINE: usize = 240;
@@ -284,7 +284,7 @@ impl SourceCode for Excerpt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::SourceFile;
+    use ipam_config::documents::SourceFile;
 
     fn documents(text: &str) -> Documents {
         Documents {

@@ -2,7 +2,7 @@
 
 use super::table;
 use super::text::{Paint, grouped_digits, printable};
-use crate::explain::{
+use ipam_planner::explain::{
     Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation,
 };
 
@@ -109,7 +109,7 @@ fn of_range(range: &RangeExplanation) -> String {
             printable(&range.subject)
         );
     }
-    let row = |one: &crate::explain::Use| {
+    let row = |one: &ipam_planner::explain::Use| {
         let cells = [
             &one.object,
             &one.range,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::human::Detail;
 use super::text::{Paint, count, grouped_digits, printable};
-use crate::model::{Finding, ObjectRef, Origin, Rule, Severity};
+use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 
 /// Findings of one rule that are shown whole.
 const SHOWN: usize = 5;

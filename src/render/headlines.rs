@@ -2,7 +2,7 @@
 
 use super::text::{Paint, count, grouped_digits};
 use super::{human_lb, human_pod_pools};
-use crate::plan::{Intent, Summary};
+use ipam_planner::plan::{Intent, Summary};
 
 /// `Plan: 3 to assign, …`, `No changes.` or `Undo: …`
 pub(super) fn of_plan(summary: &Summary, intent: Intent) -> String {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::text::{Paint, count, grouped_digits, printable};
 use super::{causes, headlines, human_lb, human_misplaced, human_pod_pools, human_ports};
-use crate::plan::{
+use ipam_planner::plan::{
     BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, SourceDocument,
 };
 

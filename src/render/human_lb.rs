@@ -3,7 +3,7 @@
 use super::human::{Detail, limit, more};
 use super::manifest_diff::manifest_diff;
 use super::text::{Paint, count, grouped_digits, printable};
-use crate::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
+use ipam_planner::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
 
 /// `LoadBalancer: 1 pool to create, …`; empty where nothing changes.
 pub(super) fn headline(summary: &LbSummary) -> String {

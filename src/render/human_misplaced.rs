@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::causes;
 use super::human::{Detail, named, rest};
 use super::text::{Paint, count, printable};
-use crate::plan::MisplacedDocument;
+use ipam_planner::plan::MisplacedDocument;
 
 /// Empty where no block is misplaced.
 pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> String {

@@ -2,7 +2,7 @@
 
 use super::human::{Detail, limit, more, values};
 use super::text::{Paint, count, grouped_digits, printable};
-use crate::plan::{ChangeDocument, PodPoolSummary};
+use ipam_planner::plan::{ChangeDocument, PodPoolSummary};
 
 /// Kinds of a pool of Pods, and of what chooses it.
 pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];

@@ -2,7 +2,7 @@
 
 use super::human::{Detail, limit, more};
 use super::text::{Paint, count, printable};
-use crate::plan::ChangeDocument;
+use ipam_planner::plan::ChangeDocument;
 
 /// Kind of a port.
 pub(super) const KIND: &str = "Port";

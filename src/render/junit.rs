@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::examination::sentences;
 use super::log_command::xml_without_commands;
 use super::text::{grouped_digits, printable};
-use crate::model::{Finding, Severity, grouped};
+use ipam_core::model::{Finding, Severity, grouped};
 
 /// The report as XML text. What is below `fails` is a passed case with its text as output.
 ///

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use crate::lbipam::AddressPoolManifest;
-use crate::plan::{ChangeDocument, EditDocument};
+use ipam_cilium::lbipam::AddressPoolManifest;
+use ipam_planner::plan::{ChangeDocument, EditDocument};
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
@@ -60,8 +60,8 @@ fn yaml(manifest: Option<&AddressPoolManifest>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lbipam::{AddressBlock, AddressPoolSpec};
-    use crate::plan::GuardDocument;
+    use ipam_cilium::lbipam::{AddressBlock, AddressPoolSpec};
+    use ipam_planner::plan::GuardDocument;
 
     fn manifest(cidr: &str) -> AddressPoolManifest {
         let block = AddressBlock {

@@ -9,7 +9,7 @@ use super::manifest_diff::manifest_diff;
 use super::markup::{Markup, Phrase, code, codes, list, prose};
 use super::text::{count, grouped_digits, printable};
 use super::{headlines, human_pod_pools, human_ports, markdown_waiting};
-use crate::plan::{
+use ipam_planner::plan::{
     ChangeDocument, FindingDocument, Intent, LbSummary, PlanDocument, RefusalDocument,
     ServiceEffectDocument, SourceDocument, Summary,
 };

@@ -6,7 +6,7 @@ use super::human_misplaced::how_many;
 use super::markdown::Page;
 use super::markup::{Markup, Phrase, code, prose};
 use super::text::{count, grouped_digits};
-use crate::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
+use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
 
 pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: Detail) {
     let causes = causes::blocked(blocked, detail);

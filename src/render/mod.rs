@@ -23,7 +23,7 @@ mod table;
 mod text;
 mod told;
 
-use crate::plan::PlanDocument;
+use ipam_planner::plan::PlanDocument;
 
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use super::log_command::json_without_commands;
-pub use crate::model::{count, grouped_digits};
+pub use ipam_core::model::{count, grouped_digits};
+pub(super) use ipam_core::text::is_harmful;
+pub use ipam_core::text::printable;
 
 /// Colours of the terminal; the program that prints strips them where they do not belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +36,6 @@ impl Paint {
     }
 }
 
-/// Control characters, and invisible ones that change the direction or the look of what follows:
-/// Unicode's Default_Ignorable_Code_Point among them, which some programs pass over when they
-/// compare.
-pub(super) fn is_harmful(c: char) -> bool {
-    let invisible = matches!(
-        c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-    );
-    invisible || (c.is_control() && c != '\n' && c != '\t')
-}
-
 /// `\u0041`, as JSON has it.
 pub(super) fn unicode_escape(c: char) -> String {
     c.encode_utf16(&mut [0; 2])
@@ -71,24 +59,6 @@ pub fn harmless_json(json: &str) -> Cow<'_, str> {
         }
     };
     Cow::Owned(json.chars().map(spell).collect())
-}
-
-/// Text that may hold anything, made harmless for a terminal: what is harmful is spelled out.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(
-        text.chars()
-            .map(|c| {
-                if is_harmful(c) {
-                    c.escape_unicode().to_string()
-                } else {
-                    c.to_string()
-                }
-            })
-            .collect(),
-    )
 }
 
 /// The same, byte for byte as long, so that places in the text stay right.
@@ -117,11 +87,5 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&harmless_json(&json)).unwrap(),
             value
         );
-    }
-
-    #[test]
-    fn hostile_text_is_spelled_out() {
-        assert_eq!(printable("a\u{1b}[31m\u{202e}b"), "a\\u{1b}[31m\\u{202e}b");
-        assert!(matches!(printable("rack-ä"), Cow::Borrowed(_)));
     }
 }

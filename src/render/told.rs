@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::excerpt::{Sources, sentence};
 use super::human::Detail;
-use crate::desired::Documents;
-use crate::model::{Finding, FindingGroup, Rule, Severity, grouped};
-use crate::plan::FindingDocument;
+use ipam_config::documents::Documents;
+use ipam_core::model::{Finding, FindingGroup, Rule, Severity, grouped};
+use ipam_planner::plan::FindingDocument;
 
 /// Findings of one rule in a report.
 pub(super) const IN_REPORT: usize = 100;

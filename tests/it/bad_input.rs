@@ -1,11 +1,11 @@
 //! Faulty files: each gives a diagnostic with its rule, file and line, exit 3, and nothing is
 //! written.
 
-use cilium_ipam::desired::{DocumentKind, Documents, SourceFile, json_schema, lower};
-use cilium_ipam::model::{Finding, Rule, Severity};
 use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, node, pin, pool};
+use ipam_config::documents::{DocumentKind, Documents, SourceFile, json_schema, lower};
+use ipam_core::model::{Finding, Rule, Severity};
 
 const GOOD: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 

@@ -1,15 +1,15 @@
 //! Files that are large, or have very many faults: what is shown of them stays small, whatever its
 //! form, and nothing of the count is lost.
 
-use cilium_ipam::desired::{Documents, SourceFile};
-use cilium_ipam::model::Severity;
-use cilium_ipam::render::{
-    Detail, diagnostics, finding_documents, findings_in_news, markdown_findings,
-};
-use cilium_ipam::run::{Loaded, understand};
 use serde_json::Value;
 
 use super::support::{Folder, pin, pool};
+use cilium_ipam::render::{
+    Detail, diagnostics, finding_documents, findings_in_news, markdown_findings,
+};
+use ipam_config::documents::{Documents, SourceFile};
+use ipam_controller::{Loaded, understand};
+use ipam_core::model::Severity;
 
 const GOOD: &str = "cidrs: [10.20.0.0/16], blockSize: 24";
 

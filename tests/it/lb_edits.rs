@@ -7,23 +7,23 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use cilium_ipam::apply::{Event, Stop};
-use cilium_ipam::cluster::live::{Connection, LiveCluster};
-use cilium_ipam::cluster::{Extent, observe};
-use cilium_ipam::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle};
-use cilium_ipam::model::{ServiceName, Waiver};
-use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{LossTime, Plan};
-use cilium_ipam::run::{
-    BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
-};
-use cilium_ipam::source::Location;
 use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Random, wait_until};
 use tokio::runtime::Runtime;
 
 use super::lb::{LIMIT, POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::Server;
+use ipam_cilium::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::live::{Connection, LiveCluster};
+use ipam_cluster::{Extent, observe};
+use ipam_config::source::Location;
+use ipam_controller::apply::{Event, Stop};
+use ipam_controller::{
+    BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
+};
+use ipam_core::model::{ServiceName, Waiver};
+use ipam_planner::plan::{LossTime, Plan};
 
 const EDITS: u64 = 200;
 const EDITS_BY_OTHERS: u64 = 60;
@@ -262,10 +262,10 @@ fn edited(
         .collect();
     if let Some(spec) = spec {
         let object = json!({"metadata": {"name": name}, "spec": spec}).to_string();
-        let mut reader = cilium_ipam::observed::Reader::default();
+        let mut reader = ipam_cilium::observed::Reader::default();
         reader
             .object(
-                cilium_ipam::observed::ObservedKind::LoadBalancerPool,
+                ipam_cilium::observed::ObservedKind::LoadBalancerPool,
                 &object,
             )
             .unwrap();

@@ -1,13 +1,13 @@
 //! LoadBalancer pools and pins planned against cluster files: what must be named, refused or left
 //! alone.
 
-use cilium_ipam::desired::{Documents, SourceFile, lower};
-use cilium_ipam::model::Hazard;
-use cilium_ipam::observed::{ObservedKind, Reader};
-use cilium_ipam::plan::{PlanDocument, plan};
 use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, node, pool};
+use ipam_cilium::observed::{ObservedKind, Reader};
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_core::model::Hazard;
+use ipam_planner::plan::{PlanDocument, plan};
 
 const OURS: &str = "app.kubernetes.io/managed-by";
 

@@ -1,13 +1,14 @@
 //! The plan as Markdown, rendered as Git hosts do it: text of others stays text, whatever it says.
 
-use cilium_ipam::plan::{
-    DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument,
-    RefusalDocument, ServiceEffectDocument,
-};
-use cilium_ipam::render::{Detail, log_text, markdown, printable};
 use comrak::{Options, markdown_to_html};
 
 use super::support::{repository, run};
+use cilium_ipam::render::{Detail, log_text, markdown};
+use ipam_core::text::printable;
+use ipam_planner::plan::{
+    DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument,
+    RefusalDocument, ServiceEffectDocument,
+};
 
 /// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea,
 /// links, and what Markdown escapes with.

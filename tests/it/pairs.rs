@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::slice;
 
-use cilium_ipam::model::{Hazard, IpamMode, Severity};
-use cilium_ipam::neutron::{GuardedPort, Id, PortSecurity};
-use cilium_ipam::observed::{BlindSpot, Observed, ObservedKind};
-use cilium_ipam::plan::{Change, Plan, PortChange};
 use serde_json::{Value, json};
 
 use super::subnets::{NETWORK, OTHER, SUBNET as VM, finding, observed, of_nodes, planned};
 use super::support::{holds, node};
+use ipam_cilium::observed::{BlindSpot, Observed, ObservedKind};
+use ipam_core::model::{Hazard, IpamMode, Severity};
+use ipam_core::neutron::{GuardedPort, Id, PortSecurity};
+use ipam_planner::plan::{Change, Plan, PortChange};
 
 const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 

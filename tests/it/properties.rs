@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cilium_ipam::check;
-use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::Severity;
-use cilium_ipam::net::Block;
-use cilium_ipam::observed::{Observed, ObservedKind, Reader};
-use cilium_ipam::plan::{Plan, PlanDocument, Standing, node_changes, plan};
 use proptest::prelude::*;
 
 use super::support::{holds, node, pin, pool};
+use ipam_cilium::observed::{Observed, ObservedKind, Reader};
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_core::model::Severity;
+use ipam_core::net::Block;
+use ipam_desired::Desired;
+use ipam_planner::check;
+use ipam_planner::plan::{Plan, PlanDocument, Standing, node_changes, plan};
 
 /// A small world: two pools of eight blocks, a fallback of four, and up to twenty nodes.
 #[derive(Clone, Debug)]

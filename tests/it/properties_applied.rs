@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cilium_ipam::apply::{Outcome, Stop};
-use cilium_ipam::cluster::{FileCluster, Opening};
-use cilium_ipam::desired::{Documents, SourceFile};
-use cilium_ipam::net::{Block, Family};
-use cilium_ipam::observed::{Node, Observed, Reading};
-use cilium_ipam::plan::{Change, Plan, PlanDocument, Staleness, node_changes, still_wanted};
-use cilium_ipam::run::{
-    Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand,
-};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
 use super::support::{Folder, cluster, pin, pool};
+use ipam_cilium::observed::{Node, Observed, Reading};
+use ipam_cluster::{FileCluster, Opening};
+use ipam_config::documents::{Documents, SourceFile};
+use ipam_controller::apply::{Outcome, Stop};
+use ipam_controller::{
+    Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand,
+};
+use ipam_core::net::{Block, Family};
+use ipam_planner::plan::{Change, Plan, PlanDocument, Staleness, node_changes, still_wanted};
 
 /// Blocks of each family that pool `a` has.
 const BLOCKS: u8 = 8;

@@ -71,8 +71,8 @@ fn the_upgrade_page_names_the_formats_that_are_written() {
             .unwrap_or_else(|| panic!("{name}"))
     };
     let format = |name: &str| row(name).split('|').nth(2).unwrap().trim().to_owned();
-    assert_eq!(format("claims"), cilium_ipam::claims::FORMAT_VERSION);
-    assert_eq!(format("plan files"), cilium_ipam::plan::FORMAT_VERSION);
+    assert_eq!(format("claims"), ipam_core::claims::FORMAT_VERSION);
+    assert_eq!(format("plan files"), ipam_planner::plan::FORMAT_VERSION);
     for page in ["README.md", "OPERATOR.md"] {
         assert!(
             std::fs::read_to_string(repository().join(page))

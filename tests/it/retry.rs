@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use cilium_ipam::cluster::live::{Connection, LiveCluster, Pace};
-use cilium_ipam::cluster::{Cluster, LeaseName, Operation, Target, Write, WriteError};
 use fastrand::Rng;
 use serde_json::json;
 
 use super::hostile_server::skip_headers_and_body;
 use super::support::Folder;
+use ipam_cluster::live::{Connection, LiveCluster, Pace};
+use ipam_cluster::{Cluster, LeaseName, Operation, Target, Write, WriteError};
 
 /// The client's own numbers, written down a second time.
 const FLOOR: Duration = Duration::from_millis(100);

@@ -187,7 +187,7 @@ fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
     let mut plan: serde_json::Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
     let change = plan["changes"][0].clone();
     plan["changes"].as_array_mut().unwrap().push(change);
-    let forged = cilium_ipam::plan::PlanDocument::resealed(&plan.to_string()).unwrap();
+    let forged = ipam_planner::plan::PlanDocument::resealed(&plan.to_string()).unwrap();
     folder.write("plan.json", serde_json::to_string(&forged).unwrap());
     assert!(apply(&folder, 1).contains("it changes `n` twice"));
 }
@@ -250,7 +250,7 @@ fn an_expected_digest_lets_no_other_plan_through() {
         let mut forged: serde_json::Value = serde_json::from_str(&plan).unwrap();
         forged["source"]["revision"] = serde_json::Value::Null;
         *forged.pointer_mut(place).unwrap() = value;
-        let forged = cilium_ipam::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
+        let forged = ipam_planner::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
         folder.write("plan.json", serde_json::to_string(&forged).unwrap());
         let said = expecting(&folder, &digest, &[], 4);
         assert!(

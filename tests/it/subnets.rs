@@ -1,14 +1,15 @@
 //! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that
 //! nothing is given while they are unknown.
 
-use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::{Finding, Severity};
-use cilium_ipam::neutron::Id;
-use cilium_ipam::observed::{Observed, ObservedKind, Reader, SeenSubnet};
-use cilium_ipam::plan::{BlockedReason, Plan, Standing, node_changes, plan};
 use serde_json::Value;
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use ipam_cilium::observed::{Observed, ObservedKind, Reader, SeenSubnet};
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_core::model::{Finding, Severity};
+use ipam_core::neutron::Id;
+use ipam_desired::Desired;
+use ipam_planner::plan::{BlockedReason, Plan, Standing, node_changes, plan};
 
 pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";

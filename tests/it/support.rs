@@ -1,13 +1,44 @@
 //! Runs the program in a folder of its own, without the person's environment.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
+
+/// The programs of the crate `neutron-cni`.
+const NODE_PROGRAMS: [&str; 3] = ["cni-ipam-neutron", "cni-vm-nic", "neutron-node"];
 
 /// Where the repository lies.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A program that runs on nodes, built once with the profile of these tests.
+pub fn node_program(name: &str) -> &'static Path {
+    static BUILT: OnceLock<BTreeMap<&str, PathBuf>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_BIN_EXE_cilium-ipam"))
+            .parent()
+            .unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "neutron-cni", "--bins"]);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let target = folder.parent().unwrap();
+        let status = cargo
+            .current_dir(repository())
+            .env("CARGO_TARGET_DIR", target)
+            .status();
+        assert!(
+            status.unwrap().success(),
+            "the programs of nodes do not build"
+        );
+        NODE_PROGRAMS.map(|name| (name, folder.join(name))).into()
+    });
+    &built[name]
 }
 
 /// What a run of the program gave.

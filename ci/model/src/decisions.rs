@@ -7,17 +7,17 @@ use std::hash::Hash;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use anyhow::{Error, Result, bail};
-use cilium_ipam::desired::Desired;
-use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{
-    Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied,
-};
 
 use crate::bounds::{Bounds, Moves, WriteKind};
 use crate::list::List;
 use crate::mutation::Mutation;
 use crate::state::{BlockIndex, Change, Claim, Claims, Guard, NodeIndex, Seen};
 use crate::translate::{NOW, Names, QUARANTINE};
+use ipam_cilium::observed::Observed;
+use ipam_desired::Desired;
+use ipam_planner::plan::{
+    Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied,
+};
 
 /// What some directory makes of what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,20 +4,21 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use cilium_ipam::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Resting};
-use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::{Hazard, Labels, NodeName, PerFamily};
-use cilium_ipam::net::Block;
-use cilium_ipam::observed::{
-    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode,
-    ObjectVersion, Observed, OperatorAttention, Protection,
-};
-use cilium_ipam::plan::{Action, Edit, NodeChange, Reason};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::state::{
     BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Rest, Seen, Spoken,
 };
+use ipam_cilium::observed::{
+    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode,
+    ObjectVersion, Observed, OperatorAttention, Protection,
+};
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_core::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Resting};
+use ipam_core::model::{Hazard, Labels, NodeName, PerFamily};
+use ipam_core::net::Block;
+use ipam_desired::Desired;
+use ipam_planner::plan::{Action, Edit, NodeChange, Reason};
 
 /// When everything is decided; what has rested long enough became free at this very moment.
 pub(crate) const NOW: Timestamp = Timestamp::UNIX_EPOCH;

@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use cilium_ipam::apply::Stop;
-use cilium_ipam::cluster::Cluster;
-use cilium_ipam::plan::Plan;
-use cilium_ipam::run::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan};
+use ipam_cluster::Cluster;
+use ipam_controller::apply::Stop;
+use ipam_controller::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan};
+use ipam_planner::plan::Plan;
 
 /// What an apply came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

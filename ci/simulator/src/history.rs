@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
 use std::task::Poll;
 
-use cilium_ipam::cluster::sim::{Disturbance, Faults, Pace, SimWorld};
-use cilium_ipam::plan::{BlockedReason, Plan};
 use fastrand::Rng;
 use jiff::SignedDuration;
 
 use crate::applier::{Applier, Ended, Speed, plan_now};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
+use ipam_cluster::sim::{Disturbance, Faults, Pace, SimWorld};
+use ipam_planner::plan::{BlockedReason, Plan};
 
 /// Steps in which things go wrong.
 const STEPS: usize = 250;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cilium_ipam::cluster::sim::{Disturbance, Faults, Pace, Revision, Saved, Serving, SimWorld};
 use fastrand::Rng;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
@@ -18,6 +17,7 @@ use crate::history::{Failure, Log};
 use crate::replica::{Replica, Role, Told};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Setup, Setups, node};
+use ipam_cluster::sim::{Disturbance, Faults, Pace, Revision, Saved, Serving, SimWorld};
 
 /// Steps in which things go wrong; each takes a second or so.
 const STEPS: usize = 150;

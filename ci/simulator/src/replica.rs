@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use cilium_ipam::cluster::Mirror;
-use cilium_ipam::run::{CloudsPlace, Loaded, News, OpenStack, Reach, Source, Watch, watch};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 use crate::sabotage::Saboteur;
+use ipam_cluster::Mirror;
+use ipam_controller::{CloudsPlace, Loaded, News, OpenStack, Reach, Source, Watch, watch};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 

@@ -1,13 +1,14 @@
 //! Clusters and clients that break a rule on purpose, to show that the simulator would notice.
 
-use cilium_ipam::cluster::sim::{Faults, SimClient, SimWorld, Yield};
-use cilium_ipam::cluster::{
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use ipam_cilium::observed::{CLAIMS_KEY, ObservedKind, ReadError};
+use ipam_cluster::sim::{Faults, SimClient, SimWorld, Yield};
+use ipam_cluster::{
     Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice,
     Operation, Seen, Stored, Target, Write, WriteError, Written,
 };
-use cilium_ipam::observed::{CLAIMS_KEY, ObservedKind, ReadError};
-use jiff::Timestamp;
-use serde_json::{Value, json};
 
 /// The rule that is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -218,7 +219,7 @@ impl Cluster for Saboteur {
         };
         match (self.sabotage, &write.target, metadata) {
             (Sabotage::NoClaims, Target::Claims, _) => {
-                let version = cilium_ipam::observed::ObjectVersion {
+                let version = ipam_cilium::observed::ObjectVersion {
                     uid: String::new(),
                     resource_version: String::new(),
                 };

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cilium_ipam::check;
-use cilium_ipam::desired::{Documents, SourceFile, lower};
-use cilium_ipam::model::{NodeName, Severity};
-use cilium_ipam::net::Block;
-use cilium_ipam::run::Loaded;
 use fastrand::Rng;
 use serde_json::{Value, json};
+
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_controller::Loaded;
+use ipam_core::model::{NodeName, Severity};
+use ipam_core::net::Block;
+use ipam_planner::check;
 
 /// Files that applies use at the same time.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ mod suite;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
 use commands::{advisories, bench, check, fuzz, prove, quick, test, testbed};
 
 /// The one door to building, checking, testing and measuring cilium-ipam.

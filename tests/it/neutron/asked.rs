@@ -1,9 +1,8 @@
 //! What runtimes and people ask for, and what they get.
 
 use serde_json::{Value, json};
-use testbed::OpenStack;
 use testbed::openstack::{ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, Options};
-use testbed::or_skip;
+use testbed::{OpenStack, or_skip};
 
 use super::support::{Plugin, addresses, fault, finish, ports, stack, start, variables};
 

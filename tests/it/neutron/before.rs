@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testbed::openstack::{MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
-use testbed::or_skip;
-use testbed::{Fault, OpenStack, wait_until};
+use testbed::{Fault, OpenStack, or_skip, wait_until};
 
 use super::support::{finish, stack, start_of, variables};
-use crate::support::Ran;
+use crate::support::{Ran, node_program};
 
 /// Where a binary of the plugin of 2020 lies.
 const BINARY: &str = "CNI_IPAM_NEUTRON_2020";
@@ -110,7 +109,7 @@ struct Candidate<'s> {
 
 impl<'s> Candidate<'s> {
     fn ours(stack: &'s OpenStack, folder: &Path) -> Self {
-        let program = env!("CARGO_BIN_EXE_cni-ipam-neutron").into();
+        let program = node_program("cni-ipam-neutron").into();
         let more =
             json!({"node": "n1", "stateDirectory": folder.join("state"), "deadlineSeconds": 10});
         Self::new(stack, "ours", program, MEMBER_PASSWORD, &more)

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::or_skip;
-use testbed::{OpenStack, wait_until};
+use testbed::{OpenStack, or_skip, wait_until};
 
 use super::node::Node;
 use super::support::{Plugin, addresses, ports, stack};

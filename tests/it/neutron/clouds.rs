@@ -4,9 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testbed::OpenStack;
 use testbed::openstack::{ApplicationCredential, Options};
-use testbed::or_skip;
+use testbed::{OpenStack, or_skip};
 
 use super::support::{Plugin, fault, ports, stack};
 

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testbed::wait_until;
 
 use super::support::Plugin;
+use crate::support::node_program;
 
 /// Longest that anything is waited for.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -95,7 +96,7 @@ impl DaemonSet {
             .append(true)
             .open(self.folder.path().join("log"))
             .unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_neutron-node"));
+        let mut command = Command::new(node_program("neutron-node"));
         command
             .arg("--networks")
             .arg(self.folder.path().join("net.d"))

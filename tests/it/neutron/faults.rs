@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use testbed::openstack::Options;
-use testbed::or_skip;
-use testbed::{Fault, OpenStack, wait_until};
+use testbed::{Fault, OpenStack, or_skip, wait_until};
 
 use super::support::{Plugin, fault, finish, ports, stack, variables};
-use crate::support::Ran;
+use crate::support::{Ran, node_program};
 
 #[test]
 fn nothing_leaks_whatever_goes_wrong() {
@@ -186,7 +185,7 @@ fn the_disk_is_full(stack: &OpenStack, network: &str) {
             .args(["--mount", "sh", "-c", script])
             .env("STATE", &state);
         shell
-            .env("PLUGIN", env!("CARGO_BIN_EXE_cni-ipam-neutron"))
+            .env("PLUGIN", node_program("cni-ipam-neutron"))
             .envs(variables(command, container));
         let input = plugin.folder().join("configuration.json");
         std::fs::write(&input, plugin.configuration.to_string()).unwrap();

@@ -3,9 +3,8 @@
 use std::fs;
 
 use serde_json::json;
-use testbed::OpenStack;
 use testbed::openstack::Options;
-use testbed::or_skip;
+use testbed::{OpenStack, or_skip};
 
 use super::daemon::{Daemon, DaemonSet};
 use super::support::{Plugin, addresses, finish, ports, stack, start, variables};

@@ -1,16 +1,13 @@
 //! Under CNI's own `ipvlan`, and `ptp` beside it, as NEUTRON.md has them: on a kernel that has
 //! `ipvlan`, with addresses of a real Neutron.
 
-use std::path::Path;
-
 use serde_json::Value;
 use testbed::openstack::{ApplicationCredential, Internal, Options};
-use testbed::or_skip;
-use testbed::{CniPlugin, Guest, Initramfs, OpenStack, Program, Setup, build};
+use testbed::{CniPlugin, Guest, Initramfs, OpenStack, Program, Setup, build, or_skip};
 
 use super::input::snippets;
 use super::support::{addresses, ports, stack};
-use crate::support::{Ran, repository};
+use crate::support::{Ran, node_program, repository};
 
 /// What the firmware calls the guest, and so what its ports are named after.
 const MACHINE: &str = "0f1e2d3c-4b5a-4697-8877-665544332211";
@@ -258,7 +255,7 @@ impl Node {
                 0o600,
                 documented_cloud(stack, &credential),
             );
-        let own = Path::new(env!("CARGO_BIN_EXE_cni-ipam-neutron"));
+        let own = node_program("cni-ipam-neutron");
         files = files.program("/opt/cni/bin/cni-ipam-neutron", own).unwrap();
         let wanted = [
             Program::Cnitool,

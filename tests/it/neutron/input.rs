@@ -1,12 +1,13 @@
 //! What cannot be understood, without any OpenStack.
 
-use cilium_ipam::neutron::cni::Arguments;
-use cilium_ipam::neutron::{Cloud, Settings};
-use cilium_ipam::nic::NicSettings;
 use serde_json::{Value, json};
 
 use super::support::{fault, finish, start, variables};
-use crate::support::Folder;
+use crate::support::{Folder, node_program};
+use neutron_cni::Settings;
+use neutron_cni::cni::Arguments;
+use neutron_cni::nic::NicSettings;
+use openstack::Cloud;
 
 fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
     fault(&finish(start(input, variables)))
@@ -66,8 +67,8 @@ fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() 
 #[test]
 fn a_person_is_told_what_they_are() {
     for (name, path) in [
-        ("cni-ipam-neutron", env!("CARGO_BIN_EXE_cni-ipam-neutron")),
-        ("cni-vm-nic", env!("CARGO_BIN_EXE_cni-vm-nic")),
+        ("cni-ipam-neutron", node_program("cni-ipam-neutron")),
+        ("cni-vm-nic", node_program("cni-vm-nic")),
     ] {
         let output = std::process::Command::new(path)
             .arg("--version")

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use testbed::{CniPlugin, Program, Programs, build, debian_file};
 
 use super::support::Plugin;
-use crate::support::Ran;
+use crate::support::{Ran, node_program};
 
 /// What the configurations of the tests name.
 const PLUGINS: [CniPlugin; 4] = [
@@ -81,7 +81,7 @@ impl Node {
         }
         node.relay();
         let plugin = node.folder.path().join("bin/cni-vm-nic");
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cni-vm-nic"), plugin).unwrap();
+        std::os::unix::fs::symlink(node_program("cni-vm-nic"), plugin).unwrap();
         Ok(node)
     }
 
@@ -91,7 +91,7 @@ impl Node {
         let script = format!(
             "#!/bin/sh\nexec nsenter --net=/proc/{}/ns/net {}\n",
             std::process::id(),
-            env!("CARGO_BIN_EXE_cni-ipam-neutron")
+            node_program("cni-ipam-neutron").display()
         );
         let path = self.folder.path().join("bin/ipam-neutron");
         fs::write(&path, script).unwrap();

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::or_skip;
-use testbed::{Fault, OpenStack};
+use testbed::{Fault, OpenStack, or_skip};
 
 use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, stack};
 use crate::chart::Installed;
 use crate::operator::GROUP;
 use crate::server::{kubernetes, node};
+use crate::support::node_program;
 
 /// Daemons that write, and addresses that each lets out.
 const WRITERS: usize = 6;
@@ -350,7 +350,7 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
         .rsplit_once(':')
         .unwrap();
     let run = || {
-        let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_neutron-node"));
+        let mut daemon = std::process::Command::new(node_program("neutron-node"));
         daemon
             .env_clear()
             .env("NODE_NAME", "n1")

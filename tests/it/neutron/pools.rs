@@ -1,9 +1,8 @@
 //! Pools that are subnets of a real Neutron: planned and applied by people, to a cluster in a file.
 
 use serde_json::{Value, json};
-use testbed::OpenStack;
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
-use testbed::or_skip;
+use testbed::{OpenStack, or_skip};
 
 use super::support::stack;
 use crate::support::{Folder, KUBERNETES, Ran, cluster, node, pool};

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
-use testbed::or_skip;
-use testbed::{Fault, OpenStack};
+use testbed::{Fault, OpenStack, or_skip};
 
 use super::support::stack;
 use crate::rails::running;

@@ -5,10 +5,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use serde_json::json;
-use testbed::OpenStack;
 use testbed::openstack::{Database, Options};
-use testbed::or_skip;
-use testbed::{Random, fresh_seed};
+use testbed::{OpenStack, Random, fresh_seed, or_skip};
 
 use super::support::{Plugin, finish, ports, stack};
 

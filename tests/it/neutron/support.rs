@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use testbed::OpenStack;
 use testbed::openstack::{self, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER};
 
-use crate::support::Ran;
+use crate::support::{Ran, node_program};
 
 /// An OpenStack for one test.
 pub fn stack(options: &openstack::Options) -> testbed::Result<OpenStack> {
@@ -125,11 +125,7 @@ pub fn variables<'v>(command: &'v str, container: &'v str) -> [(&'static str, &'
 
 /// The plugin with these variables and nothing else, and with this on standard input.
 pub fn start(input: &str, variables: &[(&str, &str)]) -> Child {
-    start_of(
-        Path::new(env!("CARGO_BIN_EXE_cni-ipam-neutron")),
-        input,
-        variables,
-    )
+    start_of(node_program("cni-ipam-neutron"), input, variables)
 }
 
 /// Any plugin, in the same way.

@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
-use testbed::or_skip;
-use testbed::{OpenStack, TlsFront};
+use testbed::{OpenStack, TlsFront, or_skip};
 
 use super::support::{Plugin, ports, stack};
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use testbed::openstack::{Database, Options};
-use testbed::or_skip;
-use testbed::{OpenStack, Random, fresh_seed};
+use testbed::{OpenStack, Random, fresh_seed, or_skip};
 
 use super::daemon::{DaemonSet, in_pool};
 use super::support::{Plugin, addresses, fault, finish, ports, stack};

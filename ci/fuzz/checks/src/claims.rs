@@ -1,11 +1,10 @@
 //! The claims as they are kept in a ConfigMap.
 
-use cilium_ipam::claims::Claims;
-use cilium_ipam::net::Block;
-use cilium_ipam::observed::{KeptClaims, Observed};
-use cilium_ipam::plan::{claim_changes, plan};
-
 use crate::{promises, worlds};
+use ipam_cilium::observed::{KeptClaims, Observed};
+use ipam_core::claims::Claims;
+use ipam_core::net::Block;
+use ipam_planner::plan::{claim_changes, plan};
 
 /// The bytes are the text of the claims.
 pub fn check(data: &[u8]) {

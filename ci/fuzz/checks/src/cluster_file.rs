@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use cilium_ipam::apply::{Event, Outcome, Stop};
-use cilium_ipam::cluster::{ClusterError, Extent, FileCluster, Opening, observe, snapshot};
-use cilium_ipam::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
-use cilium_ipam::plan::{AddressPoolChange, Change, Plan, node_changes};
-use cilium_ipam::run::{Applied, Job, LostRaces, Sending, apply_until_settled};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::spin::block_on;
 use crate::{promises, worlds};
+use ipam_cilium::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
+use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, snapshot};
+use ipam_controller::apply::{Event, Outcome, Stop};
+use ipam_controller::{Applied, Job, LostRaces, Sending, apply_until_settled};
+use ipam_planner::plan::{AddressPoolChange, Change, Plan, node_changes};
 
 /// In memory, where there is such a place: every run writes and syncs.
 fn folder() -> TempDir {

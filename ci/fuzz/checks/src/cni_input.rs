@@ -1,12 +1,13 @@
 //! What a container runtime says to the CNI plugins: `CNI_ARGS` in the first line, the
 //! configuration of the network behind it.
 
-use cilium_ipam::neutron::cni::{Arguments, CniError, SpecVersion};
-use cilium_ipam::neutron::{Cloud, Settings};
-use cilium_ipam::nic::NicSettings;
 use serde_json::Value;
 
 use crate::harmless::assert_harmless;
+use neutron_cni::Settings;
+use neutron_cni::cni::{Arguments, CniError, SpecVersion};
+use neutron_cni::nic::NicSettings;
+use openstack::Cloud;
 
 /// A shorter password may stand in a message by chance.
 const SECRET: usize = 8;

@@ -3,14 +3,13 @@
 //! Its digest keeps slips out, not forgers. So every plan is sealed anew, and what lies behind the
 //! digest is reached.
 
-use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{
-    FORMAT_VERSION, Intent, Plan, PlanDocument, PlanFileError, Staleness, still_wanted,
-};
-use cilium_ipam::run::Job;
-
 use crate::harmless::assert_harmless;
 use crate::{promises, worlds};
+use ipam_cilium::observed::Observed;
+use ipam_controller::Job;
+use ipam_planner::plan::{
+    FORMAT_VERSION, Intent, Plan, PlanDocument, PlanFileError, Staleness, still_wanted,
+};
 
 /// The bytes are the text of the file.
 pub fn check(data: &[u8]) {

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use cilium_ipam::desired::{Desired, Pool, PoolState};
-use cilium_ipam::model::NodeName;
-use cilium_ipam::net::{Block, Range};
-use cilium_ipam::observed::{ANNOTATION_KEYS, Observed, Reading};
-use cilium_ipam::plan::{
+use crate::harmless::{assert_harmless, assert_harmless_but_colours};
+use cilium_ipam::render::{Detail, harmless_json, human, markdown};
+use ipam_cilium::observed::{ANNOTATION_KEYS, Observed, Reading};
+use ipam_core::model::NodeName;
+use ipam_core::net::{Block, Range};
+use ipam_desired::{Desired, Pool, PoolState};
+use ipam_planner::plan::{
     AddressPoolChange, Change, Edit, NodeChange, Plan, PlanDocument, PoolAction, Reason, Staleness,
     Target, node_changes, pool_use, still_wanted,
 };
-use cilium_ipam::render::{Detail, harmless_json, human, markdown};
-
-use crate::harmless::{assert_harmless, assert_harmless_but_colours};
 
 /// Comments of the large Git hosts may be so long.
 const LONGEST_COMMENT: usize = 65_535;
@@ -113,7 +112,7 @@ fn assert_load_balancing(plan: &Plan, desired: &Desired, observed: &Observed) {
         } = &**pool;
         let seen = observed.address_pools.get(name.as_str());
         assert_eq!(before.is_some(), seen.is_some(), "{change:?}");
-        let is_ours = seen.is_some_and(cilium_ipam::observed::SeenAddressPool::is_ours);
+        let is_ours = seen.is_some_and(ipam_cilium::observed::SeenAddressPool::is_ours);
         match action {
             PoolAction::Create => assert!(
                 seen.is_none() && desired.address_pools.contains_key(name),

@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use cilium_ipam::check;
-use cilium_ipam::desired::{Documents, SourceFile, lower};
-use cilium_ipam::observed::{Observed, ObservedKind, Reader};
-use cilium_ipam::run::Loaded;
+use ipam_cilium::observed::{Observed, ObservedKind, Reader};
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_controller::Loaded;
+use ipam_planner::check;
 
 /// IPv4 only, and a gate that is closed.
 const SINGLE_STACK: &[(ObservedKind, &str)] = &[

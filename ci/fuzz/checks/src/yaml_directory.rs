@@ -1,14 +1,14 @@
 //! A directory of YAML files: reading, checking, planning and printing.
 
-use cilium_ipam::check;
-use cilium_ipam::desired::{Desired, Documents, SourceFile, lower};
-use cilium_ipam::model::{Finding, Origin, Severity};
-use cilium_ipam::observed::Observed;
-use cilium_ipam::plan::{PlanDocument, plan};
-use cilium_ipam::render::{Detail, diagnostics, finding_documents, markdown_findings};
-
 use crate::harmless::{assert_harmless, assert_harmless_but_colours};
 use crate::{promises, worlds};
+use cilium_ipam::render::{Detail, diagnostics, finding_documents, markdown_findings};
+use ipam_cilium::observed::Observed;
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_core::model::{Finding, Origin, Severity};
+use ipam_desired::Desired;
+use ipam_planner::check;
+use ipam_planner::plan::{PlanDocument, plan};
 
 /// Between two files. YAML does not allow a form feed anywhere, so nothing is lost by it.
 const SEPARATOR: char = '\u{c}';

@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
 use http::Incoming;
 use orders::Book;
+
+use crate::error::{Error, Result};
 
 pub use orders::{Fault, Seen};
 

@@ -1,7 +1,6 @@
 //! The proxy alone, in front of a server that says what it was asked.
 
-use std::io::BufRead;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::sync::mpsc::{Receiver, channel};
 
 use super::*;

@@ -10,22 +10,22 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use cilium_ipam::apply::Stop;
-use cilium_ipam::cluster::live::{Connection, LiveCluster};
-use cilium_ipam::cluster::{
-    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Target, Write, WriteError,
-    Written,
-};
-use cilium_ipam::observed::{ObjectVersion, ObservedKind};
-use cilium_ipam::run::{
-    BATCH, Job, Loaded, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
-};
 use testbed::ControlPlane;
 use xtask::line::Line;
 use xtask::pools::Pools;
 use xtask::{cluster, fleet};
 
 use crate::samples::Samples;
+use ipam_cilium::observed::{ObjectVersion, ObservedKind};
+use ipam_cluster::live::{Connection, LiveCluster};
+use ipam_cluster::{
+    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Target, Write, WriteError,
+    Written,
+};
+use ipam_controller::apply::Stop;
+use ipam_controller::{
+    BATCH, Job, Loaded, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
+};
 
 /// What the README promises.
 pub const NODES: usize = 5_000;

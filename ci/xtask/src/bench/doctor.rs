@@ -6,7 +6,6 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use cilium_ipam::observed::ObservedKind;
 use serde_json::json;
 use testbed::ControlPlane;
 use xtask::line::Line;
@@ -17,6 +16,7 @@ use xtask::{cluster, fleet, node};
 use crate::process::timed;
 use crate::raw;
 use crate::samples::Samples;
+use ipam_cilium::observed::ObservedKind;
 
 /// What the README promises.
 pub const NODES: usize = 5_000;

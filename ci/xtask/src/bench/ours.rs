@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use cilium_ipam::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Supply, allocate};
-use cilium_ipam::model::{PerFamily, PoolName};
-use cilium_ipam::net::{Block, BlockSize, Family, Range, Slots};
 use serde::{Deserialize, Serialize};
+
+use ipam_core::alloc::{Demand, Giving, Outcome, PoolId, PoolSupply, Supply, allocate};
+use ipam_core::model::{PerFamily, PoolName};
+use ipam_core::net::{Block, BlockSize, Family, Range, Slots};
 
 const BLOCK_SIZE: u64 = 24;
 const BLOCKS_PER_RANGE: usize = 1 << (24 - 8);

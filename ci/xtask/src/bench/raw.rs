@@ -4,10 +4,11 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use cilium_ipam::observed::ObservedKind;
 use serde_json::{Value, json};
 use testbed::{Client, ControlPlane};
 use xtask::parallel::for_each;
+
+use ipam_cilium::observed::ObservedKind;
 
 /// As the tool asks for it.
 const PAGE: usize = 500;

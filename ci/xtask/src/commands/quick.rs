@@ -1,4 +1,4 @@
-//! `quick`: the pure rooms alone, which need neither a runtime nor a client.
+//! `quick`: the pure crates alone, which need neither a runtime nor a client.
 
 use anyhow::Result;
 
@@ -6,6 +6,7 @@ use crate::cargo;
 
 /// Runs it.
 pub fn run() -> Result<()> {
-    cargo::run("check --package cilium-ipam --lib --no-default-features")?;
-    cargo::run("test --package cilium-ipam --lib --no-default-features")
+    cargo::run(
+        "test --package ipam-core --package ipam-cilium --package ipam-desired --package ipam-planner",
+    )
 }

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use testbed::{ControlPlane, Random};
-use xtask::fleet;
 use xtask::line::Line;
-use xtask::node;
 use xtask::pools::Pools;
 use xtask::tool::Tool;
+use xtask::{fleet, node};
 
 use crate::applier::{DONE, Manner};
 use crate::claims;

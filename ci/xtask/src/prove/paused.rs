@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use testbed::{Program, Random, build, wait_until};
-use xtask::cluster;
-use xtask::fleet;
 use xtask::line::Line;
 use xtask::pools::Pools;
 use xtask::tool::Tool;
+use xtask::{cluster, fleet};
 
 use crate::applier::{Applier, BEATEN, DONE, Manner, PARTLY};
 use crate::claims;

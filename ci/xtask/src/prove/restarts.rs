@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testbed::{ControlPlane, Ending, Program, Programs, Revision, Snapshot, build};
-use xtask::cluster;
-use xtask::fleet;
 use xtask::line::Line;
 use xtask::tool::Tool;
+use xtask::{cluster, fleet};
 
 use crate::applier::{Applier, BEATEN, DONE, Ended, Manner, PARTLY, UNREACHABLE};
 use crate::claims;

@@ -1,15 +1,12 @@
 //! A NIC on the PCI bus, in a guest of its own kernel: it comes back by itself when the namespace
 //! that has it vanishes.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, Internal, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
-use testbed::or_skip;
-use testbed::{Guest, Initramfs, OpenStack, Setup};
+use testbed::{Guest, Initramfs, OpenStack, Setup, or_skip};
 
 use crate::neutron::support::{addresses, fault, stack};
-use crate::support::Ran;
+use crate::support::{Ran, node_program};
 
 const MAC: &str = "fa:16:3e:00:00:51";
 const PCI: &str = "0000:00:10.0";
@@ -137,7 +134,7 @@ impl Machine {
                 0o600,
                 configuration(json!({"any": {"drivers": ["virtio_net"], "names": ["eth*"]}})),
             )
-            .program(PLUGIN, Path::new(env!("CARGO_BIN_EXE_cni-vm-nic")))
+            .program(PLUGIN, node_program("cni-vm-nic"))
             .unwrap();
         let uuid = "0f1e2d3c-4b5a-4697-8877-665544332212".to_owned();
         let guest = Guest::start(&Setup {

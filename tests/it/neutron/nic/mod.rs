@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::or_skip;
-use testbed::{OpenStack, wait_until};
+use testbed::{OpenStack, or_skip, wait_until};
 
 use self::support::{Handover, Machine, lasting, told};
 use super::node::Node;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::or_skip;
-use testbed::{Random, fresh_seed};
+use testbed::{Random, fresh_seed, or_skip};
 
 use super::support::{Handover, Machine, lasting};
 use crate::neutron::node::Node;

@@ -10,17 +10,18 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use cilium_ipam::cluster::{Extent, FileCluster, Opening, observe};
-use cilium_ipam::desired::{Documents, SourceFile, lower};
-use cilium_ipam::model::Finding;
-use cilium_ipam::render::{
-    Detail, diagnostics, finding_documents, findings_in_news, log_text, markdown_findings,
-};
-use cilium_ipam::{check, desired::Desired};
 use nix::sys::resource::{UsageWho, getrusage};
 use xtask::line::Line;
 
 use self::shapes::{Shape, clusters, files};
+use cilium_ipam::render::{
+    Detail, diagnostics, finding_documents, findings_in_news, log_text, markdown_findings,
+};
+use ipam_cluster::{Extent, FileCluster, Opening, observe};
+use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_core::model::Finding;
+use ipam_desired::Desired;
+use ipam_planner::check;
 
 /// As large as a file may be.
 pub const LARGEST: usize = 8 << 20;

@@ -1,0 +1,90 @@
+//! Which pools select which Services. Where all pools are asked for, each selector is evaluated
+//! once for each distinct set of the labels that selectors look at.
+//!
+//! Knows nothing of addresses.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use super::pool::AddressPool;
+use super::rules::LbRules;
+use super::service::{LbService, Wish};
+use ipam_core::model::Labels;
+
+/// Pools by their places.
+type Places = Rc<BTreeSet<usize>>;
+
+/// A Service with what it wants, and with the pools that select it.
+pub(super) struct Asking<'a, 's> {
+    pub(super) service: &'s LbService,
+    pub(super) wish: Wish,
+    selection: &'a Selection<'s>,
+    selecting: OnceCell<Places>,
+}
+
+impl<'a, 's> Asking<'a, 's> {
+    pub(super) fn new(
+        service: &'s LbService,
+        rules: &LbRules,
+        selection: &'a Selection<'s>,
+    ) -> Asking<'a, 's> {
+        Asking {
+            service,
+            wish: service.wish(rules),
+            selection,
+            selecting: OnceCell::new(),
+        }
+    }
+
+    /// Whether the pool at this place selects it. Most Services have what they want, and one pool
+    /// is all that is asked about.
+    pub(super) fn is_selected_by(&self, place: usize) -> bool {
+        self.selection.pools[place].selects(&self.service.labels)
+    }
+
+    /// Places of all pools that select it.
+    pub(super) fn selecting(&self) -> &BTreeSet<usize> {
+        self.selecting
+            .get_or_init(|| self.selection.of(&self.service.labels))
+    }
+}
+
+/// All pools, and what is known of their selectors.
+pub(super) struct Selection<'p> {
+    pools: &'p [AddressPool],
+    keys: BTreeSet<&'p str>,
+    known: RefCell<HashMap<Vec<Option<&'p str>>, Places>>,
+}
+
+impl<'p> Selection<'p> {
+    pub(super) fn new(pools: &'p [AddressPool]) -> Selection<'p> {
+        let selectors = pools.iter().filter_map(|pool| pool.selector.as_ref());
+        let keys = selectors.flat_map(|selector| selector.keys()).collect();
+        Selection {
+            pools,
+            keys,
+            known: RefCell::default(),
+        }
+    }
+
+    fn of(&self, labels: &'p Labels) -> Places {
+        let projection = self
+            .keys
+            .iter()
+            .map(|key| labels.get(*key).map(String::as_str))
+            .collect();
+        let selecting = || {
+            Rc::new(
+                (0..self.pools.len())
+                    .filter(|place| self.pools[*place].selects(labels))
+                    .collect(),
+            )
+        };
+        self.known
+            .borrow_mut()
+            .entry(projection)
+            .or_insert_with(selecting)
+            .clone()
+    }
+}

@@ -1,0 +1,185 @@
+//! A Service of type LoadBalancer as LB-IPAM sees it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::rules::LbRules;
+use ipam_core::model::{Labels, ObjectVersion, ServiceName};
+use ipam_core::net::{Address, Family};
+
+/// Pseudo-label of a Service's namespace.
+const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
+/// Pseudo-label of a Service's name.
+const NAME_LABEL: &str = "io.kubernetes.service.name";
+
+/// Keys of the annotation that asks for addresses, the newer one first (`pkg/annotation/k8s.go` @
+/// 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
+pub const ADDRESSES: [&str; 2] = ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"];
+
+/// `spec.ipFamilyPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FamilyPolicy {
+    /// `SingleStack`, or absent.
+    #[default]
+    Single,
+    /// `PreferDualStack`.
+    PreferDual,
+    /// `RequireDualStack`.
+    RequireDual,
+}
+
+/// `spec.externalTrafficPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrafficPolicy {
+    /// `Cluster`, or absent.
+    #[default]
+    Cluster,
+    /// `Local`.
+    Local,
+}
+
+/// One of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Port {
+    /// Number.
+    pub port: u16,
+    /// Protocol, such as `TCP`.
+    pub protocol: String,
+}
+
+/// An annotation with its newer and its older key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotation {
+    /// `lbipam.cilium.io/…`.
+    pub newer: Option<String>,
+    /// `io.cilium/lb-ipam-…`.
+    pub older: Option<String>,
+}
+
+impl Annotation {
+    /// The place of the value of one of two keys, the newer one first.
+    pub fn at(&mut self, [newer, older]: [&str; 2], key: &str) -> Option<&mut Option<String>> {
+        match key {
+            _ if key == newer => Some(&mut self.newer),
+            _ if key == older => Some(&mut self.older),
+            _ => None,
+        }
+    }
+
+    /// The value of one of two keys, the newer one first.
+    pub fn get(&self, [newer, older]: [&str; 2], key: &str) -> Option<&String> {
+        match key {
+            _ if key == newer => self.newer.as_ref(),
+            _ if key == older => self.older.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What an operator of these rules reads (`annotation.Get`); an empty text counts as none.
+    pub(super) fn read(&self, rules: &LbRules) -> Option<&str> {
+        let newer = self
+            .newer
+            .as_deref()
+            .filter(|_| rules.reads_newer_annotations());
+        newer
+            .or(self.older.as_deref())
+            .filter(|text| !text.is_empty())
+    }
+}
+
+/// A Service of type LoadBalancer.
+#[derive(Clone, Debug)]
+pub struct LbService {
+    /// Namespace and name.
+    pub name: ServiceName,
+    /// Version of the object.
+    pub version: ObjectVersion,
+    /// Its labels with the pseudo-labels.
+    pub labels: Labels,
+    /// `spec.loadBalancerClass`.
+    pub class: Option<String>,
+    /// `spec.ipFamilyPolicy`.
+    pub family_policy: FamilyPolicy,
+    /// `spec.ipFamilies`.
+    pub families: Vec<Family>,
+    /// `spec.loadBalancerIP`.
+    pub spec_address: Option<IpAddr>,
+    /// Addresses that it asks for, with commas between them.
+    pub addresses: Annotation,
+    /// The key under which it shares addresses.
+    pub sharing_key: Annotation,
+    /// Namespaces with which it shares, with commas between them; `*` for all.
+    pub sharing_namespaces: Annotation,
+    /// `spec.externalTrafficPolicy`.
+    pub traffic_policy: TrafficPolicy,
+    /// `spec.ports`.
+    pub ports: BTreeSet<Port>,
+    /// `spec.selector`.
+    pub pod_selector: Labels,
+    /// `status.loadBalancer.ingress[].ip`.
+    pub ingress: Vec<IpAddr>,
+    /// Reason of the condition in which Cilium says whether the Service has what it asks for.
+    pub reason: Option<String>,
+}
+
+/// What a Service wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// These addresses.
+    Exactly(Vec<IpAddr>),
+    /// One address of each of these families.
+    AnyOf(Vec<Family>),
+}
+
+impl LbService {
+    /// A Service's own labels with the pseudo-labels, which win.
+    pub fn with_pseudo_labels(name: &ServiceName, mut labels: Labels) -> Labels {
+        labels.insert(NAMESPACE_LABEL.to_owned(), name.namespace().to_owned());
+        labels.insert(NAME_LABEL.to_owned(), name.name().to_owned());
+        labels
+    }
+
+    /// What it wants: requested addresses outweigh families (`serviceIPFamilyRequest`,
+    /// `isSatisfied`).
+    pub fn wish(&self, rules: &LbRules) -> Wish {
+        let requested = self.requested(rules);
+        if requested.is_empty() {
+            Wish::AnyOf(self.wanted_families(rules))
+        } else {
+            Wish::Exactly(requested)
+        }
+    }
+
+    /// The addresses that it asks for; what is no address is passed over (`getSVCRequestedIPs`).
+    pub fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
+        let written = self.addresses.read(rules).unwrap_or_default().split(',');
+        let mut requested: Vec<IpAddr> = self.spec_address.into_iter().collect();
+        requested.extend(
+            written.filter_map(|text| text.trim().parse::<Address>().ok().map(IpAddr::from)),
+        );
+        requested.dedup();
+        requested
+    }
+
+    /// The families that it asks for by its spec.
+    pub(super) fn wanted_families(&self, rules: &LbRules) -> Vec<Family> {
+        let on = |families: &[Family]| {
+            families
+                .iter()
+                .copied()
+                .filter(|family| rules.uses(*family))
+                .collect::<Vec<_>>()
+        };
+        match self.family_policy {
+            FamilyPolicy::Single => {
+                let first = self.families.first().copied();
+                first
+                    .or(on(&Family::BOTH).first().copied())
+                    .into_iter()
+                    .collect()
+            }
+            FamilyPolicy::PreferDual if !self.families.is_empty() => on(&self.families),
+            FamilyPolicy::PreferDual | FamilyPolicy::RequireDual => on(&Family::BOTH),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Which Cilium this is, and what it reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::settings::Agent;
+use ipam_core::model::{CiliumVersion, IpamMode};
+use ipam_core::net::{Block, Family};
+
+/// Version and settings of the running Cilium, as far as they were seen.
+#[derive(Clone, Debug, Default)]
+pub struct Cilium {
+    /// Namespace of its DaemonSet or ConfigMap.
+    pub namespace: Option<String>,
+    /// Version, and what tells it.
+    pub version: Option<(CiliumVersion, Evidence)>,
+    /// `cilium-config`; `None` when there is none.
+    pub settings: Option<BTreeMap<String, String>>,
+    /// The IPAM mode, where a person says it.
+    pub mode_said: Option<IpamMode>,
+    /// When `cilium-config` was last written, RFC 3339, where the server tells.
+    pub settings_written: Option<String>,
+    /// Arguments of the DaemonSet's agent; they win over the settings.
+    pub agent_arguments: BTreeMap<String, String>,
+    /// Arguments of the operator, where its Deployment was seen.
+    pub operator_arguments: Option<BTreeMap<String, String>>,
+    /// How many of it are wanted, where its Deployment says so.
+    pub operator_replicas: Option<u32>,
+    /// Whether what its Deployment says is what runs.
+    pub operator_state: OperatorState,
+    /// Arguments of the step that puts the settings of single nodes over those of all.
+    pub resolver_arguments: BTreeMap<String, String>,
+    /// The operator's version.
+    pub operator_version: Option<CiliumVersion>,
+    /// The agents' Pods.
+    pub agents: Vec<Agent>,
+}
+
+/// Whether what the Deployment of Cilium's operator says is what runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OperatorState {
+    /// It is.
+    #[default]
+    Settled,
+    /// It is being rolled out or scaled.
+    Changing,
+    /// There are several Deployments.
+    Several,
+}
+
+/// What a version was concluded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evidence {
+    /// A person said so.
+    Flag,
+    /// Image tag of the container `cilium-agent`.
+    ImageTag,
+    /// Label `helm.sh/chart` of the DaemonSet.
+    ChartLabel,
+    /// Label `io.cilium.k8s.crd.schema.version` of Cilium's CRDs.
+    SchemaLabel,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Evidence::Flag => "--cilium-version",
+            Evidence::ImageTag => "image tag of the DaemonSet's cilium-agent",
+            Evidence::ChartLabel => "label helm.sh/chart of the DaemonSet",
+            Evidence::SchemaLabel => "schema label of the CRD of CiliumNode",
+        })
+    }
+}
+
+/// The IPAM mode, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModeSeen {
+    /// A known mode.
+    Known(IpamMode),
+    /// A mode that this program has never heard of.
+    Unknown(String),
+    /// No `cilium-config` was seen.
+    NoSettings,
+}
+
+/// Whether agents use an address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FamilyUse {
+    /// It is switched on, and an agent waits for its block.
+    Required,
+    /// It is switched off.
+    Off,
+    /// The settings do not say.
+    NotSaid,
+}
+
+/// Whether the agents read the pod-CIDR annotations of their Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationReads {
+    /// They do; these keys.
+    Yes(AnnotationKeys),
+    /// `annotate-k8s-node` is not `"true"`.
+    GateClosed,
+    /// The version is unknown, and with it the meaning of the missing setting.
+    VersionUnknown,
+}
+
+/// Which annotation keys an agent knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationKeys {
+    /// The older ones only, up to 1.12.
+    Older,
+    /// The newer ones, which hide the older ones.
+    Both,
+}
+
+impl Cilium {
+    /// `ipam` of `cilium-config`; absent means `cluster-pool` since 1.9.
+    pub fn mode(&self) -> ModeSeen {
+        if let Some(mode) = self.mode_said {
+            return ModeSeen::Known(mode);
+        }
+        if self.settings.is_none() {
+            return ModeSeen::NoSettings;
+        }
+        match self.setting("ipam") {
+            None => ModeSeen::Known(IpamMode::ClusterPool),
+            Some(text) => text
+                .parse()
+                .map_or_else(|()| ModeSeen::Unknown(text.to_owned()), ModeSeen::Known),
+        }
+    }
+
+    /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch
+    /// level in between, or an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is
+    /// on by default up to 1.11 and off after.
+    pub(super) fn annotation_reads(&self, asked: Option<&str>) -> AnnotationReads {
+        let asked = asked.is_some_and(is_true);
+        let Some((version, _)) = self.version else {
+            return if asked {
+                AnnotationReads::Yes(AnnotationKeys::Both)
+            } else {
+                AnnotationReads::VersionUnknown
+            };
+        };
+        let keys = if version.is_at_least(13, 0) {
+            AnnotationKeys::Both
+        } else {
+            AnnotationKeys::Older
+        };
+        let ungated = version.minor <= 11
+            || (version.minor == 12 && version.patch.is_some_and(|patch| patch <= 4));
+        if ungated || asked {
+            AnnotationReads::Yes(keys)
+        } else {
+            AnnotationReads::GateClosed
+        }
+    }
+
+    /// Whether the agents use an address family. In ipam `kubernetes` an agent waits until its node
+    /// has a block of each family that is on (`pkg/option/config.go`, k8s-require-ipv4-pod-cidr and
+    /// its IPv6 twin are forced on).
+    pub fn use_of(&self, family: Family) -> FamilyUse {
+        let key = match family {
+            Family::Ipv4 => "enable-ipv4",
+            Family::Ipv6 => "enable-ipv6",
+        };
+        match self.setting(key) {
+            Some(value) if is_true(value) => FamilyUse::Required,
+            Some(_) => FamilyUse::Off,
+            None => FamilyUse::NotSaid,
+        }
+    }
+
+    /// The ranges that the operator gives blocks of, from one of its settings: Helm puts spaces
+    /// between them, people commas.
+    pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
+        let text = self.operator_setting(key)?;
+        let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
+        // A range that cannot be read may be any.
+        texts.map(|text| Block::lenient(text).ok()).collect()
+    }
+
+    /// What the operator is set to: its arguments win over the settings.
+    pub fn operator_setting(&self, key: &str) -> Option<&str> {
+        let argument = self
+            .operator_arguments
+            .as_ref()
+            .and_then(|arguments| arguments.get(key));
+        let setting = || self.settings.as_ref()?.get(key);
+        argument.or_else(setting).map(String::as_str)
+    }
+
+    /// Why a setting of single nodes would not be read, although it is there
+    /// (`pkg/option/resolver/resolver.go` @ 1.19).
+    pub fn overriding_is_off(&self, key: &str) -> Option<String> {
+        let list = |name: &str| -> Vec<&str> {
+            let text = self.resolver_arguments.get(name).map_or("", String::as_str);
+            text.split(',')
+                .map(str::trim)
+                .filter(|entry| !entry.is_empty())
+                .collect()
+        };
+        let (allowed, denied, sources) = (
+            list("allow-config-keys"),
+            list("deny-config-keys"),
+            list("source"),
+        );
+        if !sources.is_empty()
+            && !sources
+                .iter()
+                .any(|source| source.starts_with("cilium-node-config"))
+        {
+            return Some("Cilium's config sources leave CiliumNodeConfigs out".to_owned());
+        }
+        let is_denied = if allowed.is_empty() {
+            denied.contains(&key)
+        } else {
+            !allowed.contains(&key)
+        };
+        is_denied.then(|| format!("Cilium is set not to take {key} from a CiliumNodeConfig"))
+    }
+
+    fn setting(&self, key: &str) -> Option<&str> {
+        let of_config = || self.settings.as_ref()?.get(key);
+        self.agent_arguments
+            .get(key)
+            .or_else(of_config)
+            .map(String::as_str)
+    }
+}
+
+/// Go's `strconv.ParseBool`, which is what Cilium's options are read with.
+pub(super) fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+/// `quay.io/cilium/cilium:v1.19.3@sha256:…`; a digest alone tells nothing.
+pub(super) fn version_of_image(image: &str) -> Option<CiliumVersion> {
+    let without_digest = image.split('@').next()?;
+    let last = without_digest.rsplit('/').next()?;
+    plausible(last.split_once(':')?.1.parse().ok()?)
+}
+
+/// `cilium-1.20.2`.
+pub(super) fn version_of_chart(label: &str) -> Option<CiliumVersion> {
+    plausible(label.strip_prefix("cilium-")?.parse().ok()?)
+}
+
+/// A tag such as `2024.5.1` is a vendor's date, not a release of Cilium.
+fn plausible(version: CiliumVersion) -> Option<CiliumVersion> {
+    (version.major == 1 && (7..100).contains(&version.minor)).then_some(version)
+}
+
+/// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor
+/// release.
+pub(super) fn version_of_schema(label: &str) -> Option<CiliumVersion> {
+    let schema: CiliumVersion = label.parse().ok()?;
+    let minor = match (schema.minor, schema.patch) {
+        (24, _) => 11,
+        (25, _) => 12,
+        // 1.26.7 and 1.26.8 belong to 1.13, 1.26.10 already to 1.14.
+        (26, Some(patch)) if patch < 10 => 13,
+        (26 | 27, _) => 14,
+        (later @ 28..=33, _) => later - 13,
+        _ => return None,
+    };
+    Some(CiliumVersion::minor(minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads(version: &str, annotate: Option<&str>) -> AnnotationReads {
+        let settings = annotate.map(|value| ("annotate-k8s-node".to_owned(), value.to_owned()));
+        let version = version
+            .parse()
+            .ok()
+            .map(|version| (version, Evidence::ImageTag));
+        Cilium {
+            version,
+            settings: Some(settings.into_iter().collect()),
+            ..Cilium::default()
+        }
+        .annotation_reads(annotate)
+    }
+
+    #[test]
+    fn the_gate_by_version() {
+        use AnnotationKeys::{Both, Older};
+        use AnnotationReads::{GateClosed, VersionUnknown, Yes};
+        let cases = [
+            ("1.11.9", None, Yes(Older)),
+            ("1.11.9", Some("false"), Yes(Older)),
+            ("1.12.4", None, Yes(Older)),
+            ("1.12.6", None, GateClosed),
+            ("1.12", None, GateClosed),
+            ("1.12.19", Some("true"), Yes(Older)),
+            ("1.13.0", None, GateClosed),
+            ("1.19.3", Some("false"), GateClosed),
+            ("1.19.3", Some("true"), Yes(Both)),
+            ("none", None, VersionUnknown),
+            ("none", Some("true"), Yes(Both)),
+        ];
+        for (version, annotate, expected) in cases {
+            assert_eq!(reads(version, annotate), expected, "{version} {annotate:?}");
+        }
+    }
+
+    #[test]
+    fn versions_from_evidence() {
+        let text =
+            |version: Option<CiliumVersion>| version.map(|v| v.to_string()).unwrap_or_default();
+        assert_eq!(
+            text(version_of_image("quay.io/cilium/cilium:v1.19.3@sha256:00")),
+            "1.19.3"
+        );
+        assert_eq!(
+            text(version_of_image("registry:5000/mirror/cilium@sha256:00")),
+            ""
+        );
+        assert_eq!(text(version_of_image("mirror/cilium:2024.5.1")), "");
+        assert_eq!(text(version_of_chart("cilium-1.20.2")), "1.20.2");
+        let schemas = [
+            ("1.24.4", "1.11"),
+            ("1.26.8", "1.13"),
+            ("1.26.10", "1.14"),
+            ("1.28.3", "1.15"),
+            ("1.32.1", "1.19"),
+            ("1.33.0", "1.20"),
+            ("1.99.0", ""),
+        ];
+        for (label, expected) in schemas {
+            assert_eq!(text(version_of_schema(label)), expected, "{label}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! From raw objects to what LB-IPAM works with: address pools and Services of type LoadBalancer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecManager};
+use super::{Cilium, FIELD_MANAGER, Observed};
+use crate::lbipam::{
+    ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
+    FamilyPolicy, LbRules, LbService, Marking, Port, TrafficPolicy, WrittenSelector,
+};
+use ipam_core::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
+use ipam_core::net::{Address, Family, Range};
+
+/// Keys of annotations, the newer one first (`pkg/annotation/k8s.go` @ 1.19,
+/// `operator/pkg/lbipam/lbipam.go` @ 1.15).
+const SHARING_KEY: [&str; 2] = [
+    "lbipam.cilium.io/sharing-key",
+    "io.cilium/lb-ipam-sharing-key",
+];
+const SHARING_NAMESPACES: [&str; 2] = [
+    "lbipam.cilium.io/sharing-cross-namespace",
+    "io.cilium/lb-ipam-sharing-cross-namespace",
+];
+
+/// Names of the condition that tells whether a Service has what it asks for, from 1.15 on and
+/// before.
+const SATISFIED: [&str; 2] = [
+    "cilium.io/IPAMRequestSatisfied",
+    "io.cilium/lb-ipam-request-satisfied",
+];
+
+/// Whether the server knows `CiliumLoadBalancerIPPool`s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressPoolsServed {
+    /// In this version, and perhaps in others.
+    As(AddressPoolApi),
+    /// It does not: their CustomResourceDefinition is not installed.
+    No,
+    /// A file does not say.
+    #[default]
+    Unsaid,
+}
+
+/// A `CiliumLoadBalancerIPPool` as it was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenAddressPool {
+    /// Name, as the API server gave it.
+    pub name: String,
+    /// Version of the object.
+    pub version: ObjectVersion,
+    /// `metadata.creationTimestamp`; `None` for one that does not exist yet.
+    pub created: Option<String>,
+    /// What people and we write.
+    pub manifest: AddressPoolManifest,
+    /// Keys of labels that we wrote.
+    pub our_labels: BTreeSet<String>,
+    /// Keys of annotations that we wrote.
+    pub our_annotations: BTreeSet<String>,
+    /// Who wrote its spec last, and when.
+    pub author: Option<(String, String)>,
+    /// What Cilium says of it.
+    pub status: AddressPoolStatus,
+    /// What Cilium says of its overlaps.
+    pub marking: Marking,
+}
+
+/// Conditions of a `CiliumLoadBalancerIPPool`, in Cilium's words; absent until the operator has
+/// seen it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressPoolStatus {
+    /// `True` when it overlaps another pool.
+    pub conflicting: Option<String>,
+    /// Addresses.
+    pub total: Option<String>,
+    /// Addresses in use.
+    pub used: Option<String>,
+    /// Addresses that are left.
+    pub available: Option<String>,
+}
+
+impl SeenAddressPool {
+    /// The pool with the ranges that an operator of these rules reads.
+    pub fn as_read(&self, rules: &LbRules) -> AddressPool {
+        self.manifest
+            .spec
+            .as_read(rules, &self.name, self.created.as_deref(), self.marking)
+    }
+
+    /// Whether it carries our label.
+    pub fn is_ours(&self) -> bool {
+        self.manifest.is_ours()
+    }
+}
+
+impl Observed {
+    /// The rules of the running operator.
+    pub fn lb_rules(&self) -> LbRules {
+        let Cilium {
+            version, settings, ..
+        } = &self.cilium;
+        LbRules::new(
+            version.map(|(version, _)| version),
+            settings.as_ref().unwrap_or(&BTreeMap::new()),
+        )
+    }
+
+    /// The address pools as the running operator reads them.
+    pub fn address_pools_as_read(&self, rules: &LbRules) -> Vec<AddressPool> {
+        self.address_pools
+            .values()
+            .map(|pool| pool.as_read(rules))
+            .collect()
+    }
+
+    /// Every range of every address pool, whether Cilium reads it or not, with the pool's name.
+    pub fn load_balancer_ranges(&self) -> impl Iterator<Item = (&str, Range)> {
+        let ranges = |pool: &SeenAddressPool| pool.manifest.spec.ranges().collect::<Vec<_>>();
+        self.address_pools.iter().flat_map(move |(name, pool)| {
+            ranges(pool).into_iter().map(|range| (name.as_str(), range))
+        })
+    }
+
+    /// The version of the API in which address pools are written; `None` where the server does not
+    /// know them.
+    pub fn address_pool_api(&self) -> Option<AddressPoolApi> {
+        match self.address_pools_served {
+            AddressPoolsServed::As(api) => Some(api),
+            AddressPoolsServed::No => None,
+            AddressPoolsServed::Unsaid => Some(self.lb_rules().address_pool_api()),
+        }
+    }
+
+    pub(super) fn read_address_pool(&mut self, view: AddressPoolView) {
+        let AddressPoolView {
+            api_version,
+            metadata,
+            spec,
+            status,
+        } = view;
+        if let (AddressPoolsServed::Unsaid, Some(api)) = (
+            self.address_pools_served,
+            api_version.as_deref().and_then(AddressPoolApi::from_text),
+        ) {
+            self.address_pools_served = AddressPoolsServed::As(api);
+        }
+        let name = metadata.name;
+        for _ in spec
+            .cidrs
+            .iter()
+            .chain(&spec.blocks)
+            .filter(|block| block.range().is_none())
+        {
+            self.faulty_pool(
+                &name,
+                "an entry of its spec is no range",
+                "its addresses are not kept free",
+            );
+        }
+        for block in spec
+            .cidrs
+            .iter()
+            .chain(&spec.blocks)
+            .filter(|block| block.is_written_as_mapped())
+        {
+            self.mapped_range(&name, block);
+        }
+        if let Some(Err(error)) = spec
+            .service_selector
+            .as_ref()
+            .map(WrittenSelector::selector)
+        {
+            let what = format!("its selector cannot be read: {error}");
+            self.faulty_pool(&name, &what, "it is taken to select nothing");
+        }
+        let status = read_status(&status.conditions);
+        let pool = SeenAddressPool {
+            name: name.clone(),
+            version: ObjectVersion {
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+            },
+            created: metadata.creation_timestamp,
+            manifest: AddressPoolManifest {
+                labels: metadata.labels,
+                annotations: metadata.annotations,
+                spec,
+            },
+            our_labels: our_keys(&metadata.managed_fields, |metadata| &metadata.labels),
+            our_annotations: our_keys(&metadata.managed_fields, |metadata| &metadata.annotations),
+            author: author(&metadata.managed_fields),
+            marking: match status.conflicting.as_deref() {
+                Some("True") => Marking::Conflicting,
+                _ => Marking::None,
+            },
+            status,
+        };
+        self.address_pools.insert(name, pool);
+    }
+
+    fn mapped_range(&mut self, name: &str, block: &AddressBlock) {
+        let Some(range) = block.range() else { return };
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` has `{}`, which is IPv4-mapped: LB-IPAM gives it out as IPv6",
+            name.escape_debug(),
+            block.text().escape_debug()
+        );
+        let finding = Finding::new(Severity::Warning, Rule("mapped-ipv4"), message);
+        let finding = finding.about(ObjectRef::address_pool(name));
+        let help = format!("write {} instead; no node gets a block there", range.range);
+        self.findings.push(finding.help(help));
+    }
+
+    fn faulty_pool(&mut self, name: &str, what: &str, consequence: &str) {
+        let message = format!("CiliumLoadBalancerIPPool `{}`: {what}", name.escape_debug());
+        let finding = Finding::new(Severity::Warning, Rule("unreadable-range"), message);
+        let finding = finding.about(ObjectRef::address_pool(name));
+        self.findings
+            .push(finding.help(format!("mend the object; {consequence}")));
+    }
+
+    pub(super) fn read_service(&mut self, view: ServiceView) {
+        if view.spec.kind.as_deref() != Some("LoadBalancer") {
+            return;
+        }
+        let service = service(view);
+        self.services.insert(service.name.clone(), service);
+    }
+}
+
+/// Keys that our field manager owns.
+fn our_keys(
+    entries: &[SpecManager],
+    of: fn(&OwnedKeys) -> &BTreeMap<String, serde::de::IgnoredAny>,
+) -> BTreeSet<String> {
+    let ours = entries
+        .iter()
+        .filter(|entry| entry.manager == FIELD_MANAGER)
+        .filter_map(|entry| entry.fields.as_ref());
+    let keys = ours
+        .filter_map(|fields| fields.metadata.as_ref())
+        .flat_map(|metadata| of(metadata).keys());
+    keys.filter_map(|key| Some(key.strip_prefix("f:")?.to_owned()))
+        .collect()
+}
+
+fn author(entries: &[SpecManager]) -> Option<(String, String)> {
+    let of_spec = entries.iter().filter(|entry| {
+        entry
+            .fields
+            .as_ref()
+            .is_some_and(|fields| fields.spec.is_some())
+    });
+    let last = of_spec.max_by(|a, b| a.time.cmp(&b.time))?;
+    Some((last.manager.clone(), last.time.clone().unwrap_or_default()))
+}
+
+fn find<'c>(conditions: &'c [Condition], names: [&str; 2]) -> Option<&'c Condition> {
+    conditions
+        .iter()
+        .find(|condition| names.contains(&condition.kind.as_str()))
+}
+
+fn read_status(conditions: &[Condition]) -> AddressPoolStatus {
+    let count = |names| find(conditions, names).map(|condition| condition.message.clone());
+    let conflict = find(conditions, ["cilium.io/PoolConflict", "io.cilium/conflict"]);
+    AddressPoolStatus {
+        conflicting: conflict.map(|condition| condition.status.clone()),
+        total: count(["cilium.io/IPsTotal", "io.cilium/ips-total"]),
+        used: count(["cilium.io/IPsUsed", "io.cilium/ips-used"]),
+        available: count(["cilium.io/IPsAvailable", "io.cilium/ips-available"]),
+    }
+}
+
+fn service(view: ServiceView) -> LbService {
+    let ServiceView {
+        metadata,
+        spec,
+        status,
+    } = view;
+    let annotations = metadata.annotations.unwrap_or_default();
+    let annotation = |[newer, older]: [&str; 2]| Annotation {
+        newer: annotations.get(newer).cloned(),
+        older: annotations.get(older).cloned(),
+    };
+    let address = |text: &str| text.parse::<Address>().ok().map(IpAddr::from);
+    let mut ingress: Vec<IpAddr> = status
+        .load_balancer
+        .ingress
+        .iter()
+        .filter_map(|ingress| address(ingress.ip.as_deref()?))
+        .collect();
+    ingress.dedup();
+    let name = ServiceName::new(
+        metadata.namespace.as_deref().unwrap_or("default"),
+        &metadata.name,
+    );
+    let family = |text: &String| {
+        Family::BOTH
+            .into_iter()
+            .find(|family| family.to_string() == *text)
+    };
+    let port = |port: &super::view_lb::ServicePort| Port {
+        port: port.port,
+        protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+    };
+    LbService {
+        labels: LbService::with_pseudo_labels(&name, metadata.labels.unwrap_or_default()),
+        name,
+        version: ObjectVersion {
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+        },
+        class: spec.load_balancer_class,
+        family_policy: match spec.ip_family_policy.as_deref() {
+            Some("PreferDualStack") => FamilyPolicy::PreferDual,
+            Some("RequireDualStack") => FamilyPolicy::RequireDual,
+            _ => FamilyPolicy::Single,
+        },
+        families: spec.ip_families.iter().filter_map(family).collect(),
+        spec_address: spec.load_balancer_ip.as_deref().and_then(address),
+        addresses: annotation(ADDRESSES),
+        sharing_key: annotation(SHARING_KEY),
+        sharing_namespaces: annotation(SHARING_NAMESPACES),
+        traffic_policy: match spec.external_traffic_policy.as_deref() {
+            Some("Local") => TrafficPolicy::Local,
+            _ => TrafficPolicy::Cluster,
+        },
+        ports: spec.ports.iter().map(port).collect(),
+        pod_selector: spec.selector.unwrap_or_default(),
+        reason: find(&status.conditions, SATISFIED).map(|condition| condition.reason.clone()),
+        ingress,
+    }
+}

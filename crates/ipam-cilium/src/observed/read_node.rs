@@ -1,0 +1,227 @@
+//! From the wire views of a Node and a CiliumNode to what they show, with the meaning that Cilium's
+//! ParseNode gives it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::view::{
+    CiliumNodeView, ManagedFields, NodeAddress, NodeSpec, NodeView, PodCidrAnnotations, owning_node,
+};
+use super::{Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAttention, Protection};
+use ipam_core::model::PerFamily;
+use ipam_core::net::{Address, Block, Family};
+
+/// The Node, unless its name is impossible, and every block that it shows.
+pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
+    let metadata = &view.metadata;
+    let mut shown = Vec::new();
+    let (spec, unreadable_spec) = read_spec(&view.spec, &mut shown);
+    let mut unreadable_annotation = None;
+    let none = PodCidrAnnotations::default();
+    let annotations = metadata.annotations.as_ref().unwrap_or(&none);
+    let annotation = read_annotations(annotations.newer(), &mut shown, &mut unreadable_annotation);
+    let old_annotation =
+        read_annotations(annotations.older(), &mut shown, &mut unreadable_annotation);
+    let Ok(name) = metadata.name.parse() else {
+        return (None, shown);
+    };
+    let node = Node {
+        name,
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        created: metadata.creation_timestamp.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        spec,
+        annotation,
+        old_annotation,
+        shown,
+        unreadable_spec,
+        unreadable_annotation,
+        attention: attention(annotations.ignore.as_deref()),
+        protection: match annotations.protected.as_deref() {
+            Some("true") => Protection::Protected,
+            _ => Protection::None,
+        },
+        addresses: machine_addresses(&view.status.addresses),
+        provider_id: view.spec.provider_id.as_deref().map(str::to_owned),
+        authors: metadata.managed_fields.iter().flat_map(authors).collect(),
+    };
+    (Some(node), Vec::new())
+}
+
+/// The CiliumNode; where its name is impossible, the blocks that nobody may get for its sake.
+pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>, Vec<Block>) {
+    let mut unreadable = Vec::new();
+    let mut pod_cidrs = Vec::new();
+    for text in &view.spec.ipam.pod_cidrs {
+        match Block::lenient(text) {
+            Ok(block) => pod_cidrs.push(block),
+            Err(_) => unreadable.push(format!(
+                "CiliumNode.spec.ipam.podCIDRs: {}",
+                text.escape_debug()
+            )),
+        }
+    }
+    let metadata = &view.metadata;
+    let Ok(name) = metadata.name.parse() else {
+        return (None, pod_cidrs);
+    };
+    let lenient = |texts: &Vec<String>| {
+        texts
+            .iter()
+            .filter_map(|text| Block::lenient(text).ok())
+            .collect()
+    };
+    let allocated = view.spec.ipam.pools.allocated.iter();
+    let owner = metadata
+        .owner_references
+        .first()
+        .map(|owner| format!("its owner, a {}", owner.kind));
+    let is_kept = metadata.annotations.do_not_gc.as_deref() == Some("true");
+    let node = CiliumNode {
+        name,
+        version: ObjectVersion {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        },
+        attention: attention(metadata.annotations.ignore.as_deref()),
+        pod_cidrs,
+        unreadable,
+        allocated: allocated
+            .map(|pool| (pool.pool.clone(), lenient(&pool.cidrs)))
+            .collect(),
+        operator_error: view
+            .status
+            .ipam
+            .operator_status
+            .error
+            .clone()
+            .filter(|error| !error.is_empty()),
+        owner: owning_node(&metadata.owner_references),
+        keeper: if is_kept {
+            Some("the annotation cilium.io/do-not-gc".to_owned())
+        } else {
+            owner
+        },
+        authors: metadata.managed_fields.iter().flat_map(authors).collect(),
+    };
+    (Some(node), Vec::new())
+}
+
+/// Internal ones first, and in an order that does not hang on the kubelet's.
+fn machine_addresses(written: &[NodeAddress<'_>]) -> Vec<IpAddr> {
+    let read = |written: &NodeAddress<'_>| {
+        let address = written.address.parse::<Address>().ok().map(IpAddr::from)?;
+        Some((written.kind != "InternalIP", address))
+    };
+    let sorted: BTreeSet<(bool, IpAddr)> = written.iter().filter_map(read).collect();
+    let mut addresses: Vec<IpAddr> = sorted.into_iter().map(|(_, address)| address).collect();
+    let mut seen = BTreeSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    addresses
+}
+
+fn attention(ignore: Option<&str>) -> OperatorAttention {
+    match ignore {
+        Some(text) if text.eq_ignore_ascii_case("true") => OperatorAttention::Ignored,
+        _ => OperatorAttention::Served,
+    }
+}
+
+/// ParseNode takes one CIDR of each family, and none at all from a list that has more.
+fn read_spec(spec: &NodeSpec<'_>, shown: &mut Vec<Block>) -> (PerFamily<Block>, Option<String>) {
+    let single = spec.pod_cidr.as_deref().filter(|text| !text.is_empty());
+    let listed = spec.pod_cidrs.iter().map(|text| text.as_ref());
+    let listed: Vec<&str> = if spec.pod_cidrs.is_empty() {
+        single.into_iter().collect()
+    } else {
+        listed.collect()
+    };
+    let mut blocks = PerFamily::NONE;
+    let mut fault = None;
+    for text in &listed {
+        match Block::lenient(text) {
+            Ok(block) if blocks.get(block.family()).is_none() => blocks.offer(block),
+            Ok(block) => {
+                fault = Some(format!(
+                    "spec.podCIDRs has two {} blocks: {}",
+                    block.family(),
+                    listed.join(", ")
+                ))
+            }
+            Err(_) => fault = Some(format!("spec.podCIDRs: {}", text.escape_debug())),
+        }
+    }
+    shown.extend(
+        listed
+            .into_iter()
+            .chain(single)
+            .filter_map(|text| Block::lenient(text).ok()),
+    );
+    (blocks, fault)
+}
+
+/// A key that exists but holds nothing that can be read still hides the older key
+/// (`pkg/annotation/k8s.go` Get).
+fn read_annotations(
+    keys: [(&'static str, Option<&str>, Family); 2],
+    shown: &mut Vec<Block>,
+    fault: &mut Option<String>,
+) -> PerFamily<Block> {
+    let mut blocks = PerFamily::NONE;
+    for (key, text, family) in keys {
+        let Some(text) = text else { continue };
+        match Block::lenient(text) {
+            Ok(block) => {
+                shown.push(block);
+                if block.family() == family {
+                    blocks.offer(block);
+                } else {
+                    *fault = Some(format!(
+                        "annotation {key} holds the {} block {block}",
+                        block.family()
+                    ));
+                }
+            }
+            Err(_) if text.is_empty() => {
+                *fault = Some(format!(
+                    "annotation {key} is empty, and hides the older key"
+                ))
+            }
+            Err(_) => *fault = Some(format!("annotation {key}: {}", text.escape_debug())),
+        }
+    }
+    blocks
+}
+
+fn authors(entry: &ManagedFields) -> Vec<Author> {
+    let Some(fields) = &entry.fields else {
+        return Vec::new();
+    };
+    let spec = fields
+        .spec
+        .as_ref()
+        .filter(|spec| spec.pod_cidr.is_some() || spec.pod_cidrs.is_some());
+    let annotations = fields
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.annotations.as_ref());
+    let newer = annotations.filter(|a| a.ipv4.is_some() || a.ipv6.is_some());
+    let older = annotations.filter(|a| a.old_ipv4.is_some() || a.old_ipv6.is_some());
+    let of_cilium_node = fields
+        .spec
+        .as_ref()
+        .filter(|spec| spec.ipam.pod_cidrs.is_some());
+    let owned = [
+        spec.map(|_| HoldingField::NodeSpec),
+        of_cilium_node.map(|_| HoldingField::CiliumNode),
+        newer.map(|_| HoldingField::Annotation),
+        older.map(|_| HoldingField::OldAnnotation),
+    ];
+    let author = |field| Author {
+        manager: entry.manager.clone(),
+        time: entry.time.clone().unwrap_or_default(),
+        field,
+    };
+    owned.into_iter().flatten().map(author).collect()
+}

@@ -1,0 +1,409 @@
+//! What an agent is set to: `cilium-config`, then the `CiliumNodeConfig`s of its node, then its
+//! arguments.
+//!
+//! `pkg/option/resolver/resolver.go` @ 1.20: of several `CiliumNodeConfig`s the later name wins.
+//! They are read when an agent starts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::view::{Container, OwnerReference, nullable};
+use super::{AnnotationReads, Node, Observed};
+use crate::lbipam::WrittenSelector;
+use ipam_core::model::{CiliumVersion, Labels, NodeName, ObjectVersion, Selector, is_ours};
+use ipam_core::net::{Block, Family};
+
+/// A `CiliumNodeConfig` in Cilium's namespace.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Name.
+    pub name: String,
+    /// Version of the object as it was read.
+    pub version: ObjectVersion,
+    /// Labels of the object.
+    pub labels: Labels,
+    /// UID of the Node that owns it, if one does.
+    pub owner: Option<String>,
+    /// The nodes that it is for; absent selects none, empty every one.
+    pub nodes: Selector,
+    /// Settings.
+    pub defaults: BTreeMap<String, String>,
+}
+
+/// A version of the API in which `CiliumNodeConfig`s are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeConfigApi {
+    /// Up to Cilium 1.15.
+    V2Alpha1,
+    /// 1.16 and later.
+    V2,
+}
+
+impl NodeConfigApi {
+    /// `apiVersion`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NodeConfigApi::V2Alpha1 => "cilium.io/v2alpha1",
+            NodeConfigApi::V2 => "cilium.io/v2",
+        }
+    }
+
+    pub(super) fn from_text(text: &str) -> Option<NodeConfigApi> {
+        [NodeConfigApi::V2Alpha1, NodeConfigApi::V2]
+            .into_iter()
+            .find(|api| api.as_str() == text)
+    }
+}
+
+/// Whether the server knows `CiliumNodeConfig`s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeConfigsServed {
+    /// In this version.
+    As(NodeConfigApi),
+    /// It does not.
+    No,
+    /// Nothing tells, as with a cluster that is kept in a file.
+    #[default]
+    Unknown,
+}
+
+/// An agent's Pod.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// The node that it runs on.
+    pub node: String,
+    /// Its version, where the image's tag tells it.
+    pub version: Option<CiliumVersion>,
+    /// When it started, RFC 3339; empty where it has not.
+    pub started: String,
+}
+
+/// Where an effective setting comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingSource<'o> {
+    /// `cilium-config`.
+    ConfigMap,
+    /// A `CiliumNodeConfig`.
+    NodeConfig(&'o str),
+    /// An argument of the agent's container.
+    Argument,
+}
+
+impl fmt::Display for SettingSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingSource::ConfigMap => f.write_str("cilium-config"),
+            SettingSource::NodeConfig(name) => {
+                write!(f, "CiliumNodeConfig `{}`", name.escape_debug())
+            }
+            SettingSource::Argument => f.write_str("an argument of the agent"),
+        }
+    }
+}
+
+/// A setting as an agent that starts now would have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting<'o> {
+    /// Value.
+    pub value: &'o str,
+    /// Who says so.
+    pub source: SettingSource<'o>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct NodeConfigView {
+    metadata: NodeConfigMetadata,
+    spec: NodeConfigSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeConfigMetadata {
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default, deserialize_with = "nullable")]
+    labels: Labels,
+    #[serde(default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerReference>,
+    #[serde(default)]
+    namespace: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeConfigSpec {
+    node_selector: Option<WrittenSelector>,
+    #[serde(default, deserialize_with = "nullable")]
+    defaults: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AgentView {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: AgentSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    status: AgentStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AgentSpec {
+    #[serde(default)]
+    node_name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    containers: Vec<Container>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AgentStatus {
+    #[serde(default)]
+    start_time: Option<String>,
+}
+
+impl From<NodeConfigView> for (String, NodeConfig) {
+    fn from(view: NodeConfigView) -> (String, NodeConfig) {
+        let NodeConfigView { metadata, spec } = view;
+        let read =
+            |written: &WrittenSelector| written.selector().unwrap_or_else(|_| Selector::nothing());
+        let nodes = spec
+            .node_selector
+            .as_ref()
+            .map_or_else(Selector::nothing, read);
+        let NodeConfigMetadata {
+            name,
+            uid,
+            resource_version,
+            labels,
+            owner_references,
+            namespace,
+        } = metadata;
+        let owner = super::view::owning_node(&owner_references);
+        let version = ObjectVersion {
+            uid,
+            resource_version,
+        };
+        (
+            namespace,
+            NodeConfig {
+                name,
+                version,
+                labels,
+                owner,
+                nodes,
+                defaults: spec.defaults,
+            },
+        )
+    }
+}
+
+impl From<AgentView> for Agent {
+    fn from(view: AgentView) -> Agent {
+        let agent = view
+            .spec
+            .containers
+            .iter()
+            .find(|container| container.name == "cilium-agent");
+        Agent {
+            node: view.spec.node_name,
+            version: agent.and_then(|container| super::cilium::version_of_image(&container.image)),
+            started: view.status.start_time.unwrap_or_default(),
+        }
+    }
+}
+
+/// `--key=value` or `--key value` of a container's command line; `--key` alone means true.
+pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
+    let mut words = container.command.iter().chain(&container.args).peekable();
+    let mut arguments: BTreeMap<String, String> = BTreeMap::new();
+    while let Some(word) = words.next() {
+        let Some(flag) = word.strip_prefix("--") else {
+            continue;
+        };
+        let (key, value) = match flag.split_once('=') {
+            Some((key, value)) => (key, value.to_owned()),
+            None => (
+                flag,
+                words
+                    .next_if(|next| !next.starts_with('-'))
+                    .map_or_else(|| "true".to_owned(), Clone::clone),
+            ),
+        };
+        // Lists of CIDRs grow with each flag; of others the last one counts.
+        match arguments
+            .get_mut(key)
+            .filter(|_| key.ends_with("-cidr") || key == "source")
+        {
+            Some(list) => *list = format!("{list},{value}"),
+            None => {
+                arguments.insert(key.to_owned(), value);
+            }
+        }
+    }
+    arguments
+}
+
+/// Overrides the block that an agent takes from its Node.
+pub const fn range_setting(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4-range",
+        Family::Ipv6 => "ipv6-range",
+    }
+}
+
+impl NodeConfig {
+    /// Whether we made it.
+    pub fn is_ours(&self) -> bool {
+        is_ours(&self.labels)
+    }
+
+    /// The blocks that it sets.
+    pub fn ranges(&self) -> impl Iterator<Item = Block> + '_ {
+        let texts = Family::BOTH
+            .into_iter()
+            .filter_map(|family| self.defaults.get(range_setting(family)));
+        texts.filter_map(|text| Block::lenient(text).ok())
+    }
+}
+
+impl Observed {
+    /// The block that an agent takes in place of that of its Node (`pkg/ipam/cell/ipam_init.go`
+    /// ConfigureAndStartIPAM @ 1.20; it waits for that of the Node all the same).
+    pub fn set_range(&self, node: &Node, family: Family) -> Option<Block> {
+        let setting = self.setting(&node.labels, range_setting(family))?;
+        Block::lenient(setting.value)
+            .ok()
+            .filter(|block| block.family() == family)
+    }
+
+    /// Every block that a setting gives to a node.
+    pub(super) fn set_ranges(&self) -> impl Iterator<Item = (&NodeName, Block)> {
+        let is_set = |family: Family| {
+            let key = range_setting(family);
+            let of_nodes = self
+                .node_configs
+                .iter()
+                .any(|config| config.defaults.contains_key(key));
+            of_nodes
+                || self
+                    .common_setting(key)
+                    .is_some_and(|setting| setting.value != "auto")
+        };
+        let families = Family::BOTH
+            .into_iter()
+            .filter(move |family| is_set(*family));
+        let winning = families.flat_map(move |family| {
+            self.nodes
+                .values()
+                .filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
+        });
+        // One that another setting outweighs now may win again.
+        let written = self
+            .node_configs
+            .iter()
+            .filter(|config| config.ranges().next().is_some());
+        let written = written.flat_map(|config| {
+            let nodes = self
+                .nodes
+                .values()
+                .filter(|node| config.nodes.matches(&node.labels));
+            nodes.flat_map(|node| config.ranges().map(move |block| (&node.name, block)))
+        });
+        winning.chain(written)
+    }
+
+    /// Blocks of settings that select no node that is there: one that joins may take them.
+    pub fn ranges_of_nobody(&self) -> impl Iterator<Item = Block> + '_ {
+        let configs = self
+            .node_configs
+            .iter()
+            .filter(|config| config.ranges().next().is_some());
+        let of_nobody = configs.filter(|config| {
+            !self
+                .nodes
+                .values()
+                .any(|node| config.nodes.matches(&node.labels))
+        });
+        of_nobody.flat_map(NodeConfig::ranges)
+    }
+
+    /// A `CiliumNodeConfig` by its name.
+    pub fn node_config(&self, name: &str) -> Option<&NodeConfig> {
+        self.node_configs.iter().find(|config| config.name == name)
+    }
+
+    /// The version in which `CiliumNodeConfig`s are written, if they can be.
+    pub fn node_config_api(&self) -> Option<NodeConfigApi> {
+        let version = self.cilium.version.map(|(version, _)| version);
+        match (self.node_configs_served, version) {
+            (NodeConfigsServed::As(api), _) => Some(api),
+            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(16, 0) => {
+                Some(NodeConfigApi::V2)
+            }
+            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(13, 0) => {
+                Some(NodeConfigApi::V2Alpha1)
+            }
+            (NodeConfigsServed::Unknown | NodeConfigsServed::No, _) => None,
+        }
+    }
+
+    /// What an agent that starts on a node with these labels now would be set to.
+    pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
+        let of_node = self.node_configs.iter().rev().find_map(|config| {
+            let value = config
+                .defaults
+                .get(key)
+                .filter(|_| config.nodes.matches(labels))?;
+            Some(Setting {
+                value,
+                source: SettingSource::NodeConfig(&config.name),
+            })
+        });
+        match self.cilium.agent_arguments.contains_key(key) {
+            true => self.common_setting(key),
+            false => of_node.or_else(|| self.common_setting(key)),
+        }
+    }
+
+    /// Whether the agent of a node would read its annotations.
+    pub fn annotation_reads(&self, node: &Node) -> AnnotationReads {
+        let asked = self
+            .setting(&node.labels, "annotate-k8s-node")
+            .map(|setting| setting.value);
+        self.cilium.annotation_reads(asked)
+    }
+
+    /// Whether agents read annotations, but for settings of single nodes.
+    pub fn common_annotation_reads(&self) -> AnnotationReads {
+        self.cilium.annotation_reads(
+            self.common_setting("annotate-k8s-node")
+                .map(|setting| setting.value),
+        )
+    }
+
+    /// What agents are set to, but for settings of single nodes.
+    pub fn common_setting(&self, key: &str) -> Option<Setting<'_>> {
+        if let Some(value) = self.cilium.agent_arguments.get(key) {
+            return Some(Setting {
+                value,
+                source: SettingSource::Argument,
+            });
+        }
+        let value = self.cilium.settings.as_ref()?.get(key)?;
+        Some(Setting {
+            value,
+            source: SettingSource::ConfigMap,
+        })
+    }
+
+    /// Whether a setting of all nodes is on; absent is off.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.common_setting(key)
+            .is_some_and(|setting| super::cilium::is_true(setting.value))
+    }
+}

@@ -1,0 +1,152 @@
+//! The heads of a list's items: what each is, and the identity that an API server would have given
+//! it.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use ipam_cilium::observed::{Head, ObservedKind, without_type_names};
+
+#[derive(Deserialize)]
+pub(super) struct List<'a> {
+    #[serde(default)]
+    pub kind: String,
+    #[serde(borrow)]
+    pub items: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ItemHead {
+    #[serde(default)]
+    api_version: Option<String>,
+    #[serde(default)]
+    kind: Option<String>,
+    #[serde(default)]
+    pub metadata: ItemMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ItemMetadata {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    #[serde(default)]
+    labels: Option<ItemLabels>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct ItemLabels {
+    #[serde(rename = "k8s-app")]
+    app: Option<String>,
+    component: Option<String>,
+    #[serde(rename = "io.cilium/app")]
+    cilium_app: Option<String>,
+}
+
+impl ItemMetadata {
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+impl ItemHead {
+    /// Reads the head of an item.
+    ///
+    /// # Errors
+    /// An item that is not an object, in words that fit behind its number.
+    pub(super) fn read(item: &str) -> Result<ItemHead, String> {
+        let read = serde_json::from_str(item);
+        read.map_err(|error: serde_json::Error| {
+            format!(
+                "is not a Kubernetes object: {}",
+                without_type_names(&error.to_string())
+            )
+        })
+    }
+
+    fn kind(&self) -> &str {
+        self.kind.as_deref().unwrap_or_default()
+    }
+
+    /// What it is for us, if anything.
+    ///
+    /// # Errors
+    /// An item that may be one that is read, in words that fit behind its number.
+    pub(super) fn observed_kind(&self) -> Result<Option<ObservedKind>, String> {
+        let labels = self.metadata.labels.as_ref();
+        let kind = ObservedKind::of(&Head {
+            api_version: self.api_version.as_deref().unwrap_or_default(),
+            kind: self.kind(),
+            name: &self.metadata.name,
+            namespace: &self.metadata.namespace,
+            app: labels.and_then(|labels| labels.app.as_deref()),
+            component: labels.and_then(|labels| labels.component.as_deref()),
+            cilium_app: labels.and_then(|labels| labels.cilium_app.as_deref()),
+        });
+        let name = self.metadata.name.escape_debug();
+        kind.map_err(|fault| {
+            if self.metadata.name.is_empty() {
+                fault.to_string()
+            } else {
+                format!("(`{name}`) {fault}")
+            }
+        })
+    }
+
+    /// The object with the UID and resourceVersion that an API server would have given it on
+    /// creation; the UID depends on kind and name only, so that the order of objects does not
+    /// matter.
+    pub(super) fn with_identity(&self, item: &str) -> Result<Value, serde_json::Error> {
+        let mut object: Value = serde_json::from_str(item)?;
+        // A list would do as well for serde, and for nobody else.
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return Err(serde::de::Error::custom(format!(
+                "is a {} without metadata",
+                self.kind().escape_debug()
+            )));
+        };
+        let ItemMetadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            ..
+        } = &self.metadata;
+        if uid.is_empty() {
+            metadata.insert(
+                "uid".to_owned(),
+                json!(uid_of(self.kind(), namespace, name)),
+            );
+        }
+        if resource_version.is_empty() {
+            metadata.insert("resourceVersion".to_owned(), json!("1"));
+        }
+        Ok(object)
+    }
+}
+
+/// A UID that depends on nothing but what is named.
+pub(super) fn uid_of(kind: &str, namespace: &str, name: &str) -> String {
+    let digest = Sha256::digest(format!("{kind}/{namespace}/{name}"));
+    let hex: String = digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+}

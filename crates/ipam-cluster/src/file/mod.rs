@@ -1,0 +1,261 @@
+//! A cluster that is kept in a file: a `v1 List` in JSON or YAML, as `kubectl get
+//! nodes,ciliumnodes,… -o json` prints it.
+//!
+//! Writes follow the API server's rules: UID and resourceVersion must fit, `spec.podCIDRs` is
+//! write-once, every write gets a new resourceVersion. Objects that are not written stay byte for
+//! byte as they are in a JSON file.
+
+mod disk;
+mod items;
+mod place;
+mod save;
+mod state;
+mod text;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use disk::open_file;
+use items::{ItemHead, List};
+use jiff::Timestamp;
+use place::Place;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use state::{Base, State};
+use text::yaml_to_json;
+
+use super::{
+    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved,
+    Seen, Write, WriteError, Written,
+};
+use ipam_cilium::observed::ObservedKind;
+use ipam_core::model::grouped_digits;
+
+pub use disk::{open_regular, replace, replace_private};
+
+/// Why a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// To read.
+    Read,
+    /// To write too: no other process may do so until this one ends.
+    Write,
+}
+
+/// A cluster file in memory.
+#[derive(Debug)]
+pub struct FileCluster {
+    path: PathBuf,
+    format: Format,
+    /// The whole file as JSON.
+    json: String,
+    places: Vec<(Place, Range<usize>)>,
+    /// Numbers of the objects that can be written.
+    index: BTreeMap<Place, usize>,
+    items: Range<usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json,
+    Yaml,
+}
+
+impl FileCluster {
+    /// Reads a cluster file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no list, or is being written by another process.
+    pub fn open(path: &Path, opening: Opening) -> Result<FileCluster, ClusterError> {
+        let fault = |message: String| ClusterError::File {
+            path: path.display().to_string(),
+            message,
+        };
+        let (mut file, lock) = open_file(path, opening)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)
+            .map_err(|error| fault(error.to_string()))?;
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
+        let format = if text.trim_start().starts_with('{') {
+            Format::Json
+        } else {
+            Format::Yaml
+        };
+        let json = match format {
+            Format::Json => text,
+            Format::Yaml => yaml_to_json(&text).map_err(fault)?,
+        };
+        let mut cluster = FileCluster {
+            path: path.to_owned(),
+            format,
+            json,
+            places: Vec::new(),
+            index: BTreeMap::new(),
+            items: 0..0,
+            state: Mutex::default(),
+        };
+        cluster.locate_items().map_err(fault)?;
+        cluster.state().lock = lock;
+        Ok(cluster)
+    }
+
+    fn locate_items(&mut self) -> Result<(), String> {
+        let list: List<'_> = serde_json::from_str(&self.json)
+            .map_err(|error| format!("it is not a List: {error}"))?;
+        if list.kind != "List" {
+            return Err(format!(
+                "it is a `{}`, not a `List` as `kubectl get nodes,ciliumnodes -o json` prints it",
+                list.kind.escape_debug()
+            ));
+        }
+        let items: Vec<&RawValue> = serde_json::from_str(list.items.get())
+            .map_err(|error| format!("`items` is no list of objects: {error}"))?;
+        let (mut state, mut places, mut faults) = (State::default(), Vec::new(), Vec::new());
+        for (index, item) in items.iter().enumerate() {
+            if let Err(fault) = self.locate_item(item, &mut state, &mut places) {
+                faults.push(format!("item {} of its list {fault}", index + 1));
+            }
+        }
+        if let Some((first, more)) = faults.split_first() {
+            let more = if more.is_empty() {
+                String::new()
+            } else {
+                format!("; faulty items: {}", grouped_digits(faults.len()))
+            };
+            return Err(format!("{first}{more}"));
+        }
+        self.items = self.place_of(list.items);
+        (self.places, self.state) = (places, Mutex::new(state));
+        self.index_objects()
+    }
+
+    /// Where a part of the file stands in it.
+    fn place_of(&self, raw: &RawValue) -> Range<usize> {
+        let start = raw.get().as_ptr().addr() - self.json.as_ptr().addr();
+        start..start + raw.get().len()
+    }
+
+    /// Notes an item if it is of a kind that is read.
+    fn locate_item(
+        &self,
+        item: &RawValue,
+        state: &mut State,
+        places: &mut Vec<(Place, Range<usize>)>,
+    ) -> Result<(), String> {
+        let head = ItemHead::read(item.get())?;
+        let version = head.metadata.resource_version.parse().unwrap_or(0);
+        state.resource_version = state.resource_version.max(version);
+        let Some(kind) = head.observed_kind()? else {
+            return Ok(());
+        };
+        if head.metadata.uid.is_empty() || head.metadata.resource_version.is_empty() {
+            let object = head
+                .with_identity(item.get())
+                .map_err(|error| error.to_string())?;
+            state.identified.insert(places.len(), object);
+        }
+        places.push((
+            Place::new(kind, head.metadata.namespace(), &head.metadata.name),
+            self.place_of(item),
+        ));
+        Ok(())
+    }
+
+    fn index_objects(&mut self) -> Result<(), String> {
+        for (index, (place, _)) in self
+            .places
+            .iter()
+            .enumerate()
+            .filter(|(_, (place, _))| place.is_unique())
+        {
+            if self.index.insert(place.clone(), index).is_some() {
+                let kind = place.kind.api_version_and_kind().1;
+                return Err(format!(
+                    "{kind} `{}` is there twice",
+                    place.name.escape_debug()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Base for FileCluster {
+    fn index(&self, place: &Place) -> Option<usize> {
+        self.index.get(place).copied()
+    }
+
+    fn object(&self, index: usize) -> Result<Value, serde_json::Error> {
+        serde_json::from_str(&self.json[self.places[index].1.clone()])
+    }
+}
+
+impl Cluster for FileCluster {
+    async fn list(
+        &self,
+        kind: ObservedKind,
+        _namespace: &str,
+        _moment: &Moment,
+        listener: &mut dyn Listener,
+    ) -> Result<Seen, ClusterError> {
+        let state = self.state();
+        listener.begun(&state.resource_version.to_string())?;
+        let of_kind = self
+            .places
+            .iter()
+            .enumerate()
+            .filter(|(_, (place, _))| place.kind == kind);
+        for (index, (_, place)) in of_kind.filter(|(index, _)| !state.deleted.contains(index)) {
+            match state.object(index) {
+                Some(object) => listener.object(&object.to_string())?,
+                None => listener.object(&self.json[place.clone()])?,
+            }
+        }
+        for (_, object) in state.created.iter().filter(|(place, _)| place.kind == kind) {
+            listener.object(&object.to_string())?;
+        }
+        Ok(Seen::All)
+    }
+
+    async fn write(&self, write: &Write) -> Result<Written, WriteError> {
+        let place = Place::of(&write.target)?;
+        let mut state = self.state();
+        match &write.operation {
+            // Nothing tells who owns a field here, and what an apply does not name stays, as with a
+            // patch.
+            Operation::Patch(patch) | Operation::Apply(patch) => state.patch(self, &place, patch),
+            Operation::Create(object) => state.create(self, place, object, self.now()),
+            Operation::Delete(version) => state.delete(self, &place, version),
+        }
+    }
+
+    async fn lock(&self, _: LeaseName) -> Result<LockSeen, ClusterError> {
+        Ok(LockSeen::NotKept)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Saved
+    }
+
+    async fn save(&self) -> Result<Saved, ClusterError> {
+        self.save_if_worth_it()
+    }
+
+    async fn finish(&self) -> Result<(), ClusterError> {
+        self.save_all()
+    }
+}

@@ -1,0 +1,106 @@
+//! The text of a cluster file with all that was written to it, and when it is put on disk.
+
+use serde_json::{Value, json};
+
+use super::super::{ClusterError, Saved};
+use super::disk::replace_locked;
+use super::state::{Disk, State};
+use super::text::{json_to_yaml, pretty};
+use super::{FileCluster, Format};
+use ipam_cilium::observed::CLAIMS_KEY;
+use ipam_core::claims::Claims;
+
+/// Writes that a file which is small beside them waits for.
+const FEWEST_WRITES: usize = 2_000;
+
+/// The share of a file's objects that are written before it is saved: so often at most is the whole
+/// file written for writes to all of it.
+const SHARE: usize = 4;
+
+impl FileCluster {
+    /// Saves if that is worth a whole file.
+    pub(super) fn save_if_worth_it(&self) -> Result<Saved, ClusterError> {
+        let mut state = self.state();
+        if state.unsaved < FEWEST_WRITES.max(self.places.len() / SHARE) {
+            return Ok(Saved::Some);
+        }
+        self.save_state(&mut state).map(|()| Saved::All)
+    }
+
+    /// Saves all that was written.
+    pub(super) fn save_all(&self) -> Result<(), ClusterError> {
+        self.save_state(&mut self.state())
+    }
+
+    fn save_state(&self, state: &mut State) -> Result<(), ClusterError> {
+        let is_created = state.created.values().any(is_worth_keeping);
+        let is_as_read = state.changed.is_empty() && state.deleted.is_empty() && !is_created;
+        if state.unsaved == 0 || (is_as_read && state.disk == Disk::AsRead) {
+            return Ok(());
+        }
+        let fault = |message: String| ClusterError::Unsaved {
+            path: self.path.display().to_string(),
+            message,
+        };
+        let text = self.render(state).map_err(fault)?;
+        replace_locked(&self.path, &text, &mut state.lock)
+            .map_err(|error| fault(error.to_string()))?;
+        (state.unsaved, state.disk) = (0, Disk::Saved);
+        Ok(())
+    }
+
+    /// The file with all changes in place.
+    fn render(&self, state: &State) -> Result<String, String> {
+        let mut text = String::with_capacity(self.json.len() + state.changed.len() * 200);
+        let mut at = 0;
+        for (index, (_, place)) in self.places.iter().enumerate() {
+            if state.deleted.contains(&index) {
+                text.push_str(&self.json[at..place.start]);
+                at = place.end + cut_comma(&mut text, &self.json[place.end..]);
+            } else if let Some(object) = state.changed.get(&index) {
+                text.push_str(&self.json[at..place.start]);
+                text.push_str(&pretty(object).map_err(|error| error.to_string())?);
+                at = place.end;
+            }
+        }
+        let end = self.items.end - 1;
+        text.push_str(self.json[at.min(end)..end].trim_end());
+        for object in state
+            .created
+            .values()
+            .filter(|object| is_worth_keeping(object))
+        {
+            text.push_str(if text.trim_end().ends_with('[') {
+                "\n        "
+            } else {
+                ",\n        "
+            });
+            text.push_str(&pretty(object).map_err(|error| error.to_string())?);
+        }
+        text.push_str(&self.json[self.json[..end].trim_end().len()..]);
+        match self.format {
+            Format::Json => Ok(text),
+            Format::Yaml => json_to_yaml(&text),
+        }
+    }
+}
+
+/// Takes away the comma before an item that is cut out; of the first item the one behind it, whose
+/// length is the answer.
+fn cut_comma(before: &mut String, behind: &str) -> usize {
+    before.truncate(before.trim_end().len());
+    if before.ends_with(',') {
+        before.pop();
+        return 0;
+    }
+    let rest = behind.trim_start();
+    let skipped = behind.len() - rest.len();
+    rest.strip_prefix(',').map_or(0, |rest| {
+        skipped + 1 + (rest.len() - rest.trim_start().len())
+    })
+}
+
+/// Claims that are over leave nothing behind in a file that had none.
+fn is_worth_keeping(created: &Value) -> bool {
+    created["data"][CLAIMS_KEY] != json!(Claims::default().to_json())
+}

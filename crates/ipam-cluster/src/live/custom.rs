@@ -1,0 +1,120 @@
+//! Our own custom resources on the server.
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::LiveCluster;
+use crate::{ClusterError, Following, Listener, Notice, Seen};
+use ipam_cilium::observed::ReadError;
+use ipam_desired::CustomKind;
+
+/// All objects of one kind at one moment.
+#[derive(Clone, Debug)]
+pub struct CustomList {
+    resource: &'static str,
+    /// How far they could be read.
+    pub seen: Seen,
+    /// The moment.
+    pub version: u64,
+    /// The objects.
+    pub objects: Vec<Value>,
+}
+
+impl Listener for CustomList {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.version = version.parse().unwrap_or(0);
+        Ok(())
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let object = serde_json::from_str(json)
+            .map_err(|error| ReadError::of(self.resource, json, &error))?;
+        self.objects.push(object);
+        Ok(())
+    }
+}
+
+/// Whether a kind of ours is there to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defined {
+    /// It is.
+    Yes,
+    /// Its definition is gone, or goes and takes all objects with it.
+    No,
+}
+
+#[derive(Deserialize)]
+struct DefinitionView {
+    metadata: DefinitionMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DefinitionMetadata {
+    deletion_timestamp: Option<String>,
+}
+
+impl LiveCluster {
+    /// Whether the CustomResourceDefinition of a kind stays.
+    ///
+    /// # Errors
+    /// A cluster that does not answer, or does not tell.
+    pub async fn defined(&self, kind: CustomKind) -> Result<Defined, ClusterError> {
+        let resource = "customresourcedefinitions.apiextensions.k8s.io";
+        let path = format!(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}",
+            kind.resource()
+        );
+        let answer = self.get(path).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(Defined::No),
+            status if !status.is_success() => Err(ClusterError::Refused {
+                resource,
+                message: answer.message(),
+            }),
+            _ => {
+                let malformed = |error: serde_json::Error| ClusterError::Malformed {
+                    resource,
+                    message: error.to_string(),
+                };
+                let view: DefinitionView =
+                    serde_json::from_slice(&answer.body).map_err(malformed)?;
+                Ok(if view.metadata.deletion_timestamp.is_none() {
+                    Defined::Yes
+                } else {
+                    Defined::No
+                })
+            }
+        }
+    }
+
+    /// Every object of a kind of ours.
+    ///
+    /// # Errors
+    /// A cluster that does not answer, or answers nonsense.
+    pub async fn list_custom(&self, kind: CustomKind) -> Result<CustomList, ClusterError> {
+        let mut list = CustomList {
+            resource: kind.resource(),
+            seen: Seen::All,
+            version: 0,
+            objects: Vec::new(),
+        };
+        let names = (kind.resource(), kind.as_str());
+        list.seen = self.pages(names, &kind.path(), ("", ""), &mut list).await?;
+        Ok(list)
+    }
+
+    /// Hears what happens to the objects of a kind of ours after that moment.
+    ///
+    /// # Errors
+    /// A cluster that does not answer, or answers nonsense.
+    pub async fn follow_custom(
+        &self,
+        kind: CustomKind,
+        from: u64,
+        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+    ) -> Result<Following, ClusterError> {
+        self.follow_paths(&[kind.path()], "", from, hear).await
+    }
+}

@@ -1,0 +1,92 @@
+//! What the API server does with a write, for clusters that are not one: guards, merge patches,
+//! write-once fields.
+//!
+//! Sources: `staging/src/k8s.io/apiserver/pkg/registry/rest/update.go` and
+//! `pkg/apis/core/validation/validation.go` @ 1.36.
+
+use serde_json::Value;
+
+use super::WriteError;
+use super::merge_patch::merge;
+
+/// The object after a patch, still at its old resourceVersion.
+///
+/// # Errors
+/// A guard that does not fit, and a change that the server would refuse.
+pub(super) fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError> {
+    for key in ["uid", "resourceVersion"] {
+        let wanted = patch.pointer(&format!("/metadata/{key}"));
+        if wanted.is_some() && wanted != object.pointer(&format!("/metadata/{key}")) {
+            return Err(WriteError::Superseded(format!(
+                "its {key} is another one by now"
+            )));
+        }
+    }
+    let before = pod_cidrs(object);
+    let mut object = object.clone();
+    merge(&mut object, patch);
+    if !before.is_empty() && before != pod_cidrs(&object) {
+        let why = "node updates may not change podCIDR except from \"\" to valid".to_owned();
+        return Err(WriteError::Refused(why));
+    }
+    admitted(&object)?;
+    Ok(object)
+}
+
+/// The most that all values of a ConfigMap have together, in bytes (`MaxSecretSize`).
+const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
+
+/// What the server has against an object, however it was written.
+///
+/// # Errors
+/// A ConfigMap that is too large.
+pub(super) fn admitted(object: &Value) -> Result<(), WriteError> {
+    if object["kind"] != "ConfigMap" {
+        return Ok(());
+    }
+    let values = object["data"]
+        .as_object()
+        .into_iter()
+        .flat_map(|data| data.values());
+    let size: usize = values.filter_map(Value::as_str).map(str::len).sum();
+    match size > LARGEST_CONFIG_MAP {
+        true => Err(WriteError::Refused(format!(
+            "[]: Too long: may not be more than {LARGEST_CONFIG_MAP} bytes"
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn pod_cidrs(node: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let listed: Vec<String> = node
+        .pointer("/spec/podCIDRs")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(text)
+        .collect();
+    if listed.is_empty() {
+        node.pointer("/spec/podCIDR")
+            .and_then(text)
+            .into_iter()
+            .collect()
+    } else {
+        listed
+    }
+}
+
+/// The version that an object carries.
+pub(super) fn version_of(object: &Value) -> ipam_cilium::observed::ObjectVersion {
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    ipam_cilium::observed::ObjectVersion {
+        uid: text("/metadata/uid"),
+        resource_version: text("/metadata/resourceVersion"),
+    }
+}

@@ -1,0 +1,76 @@
+//! A cluster as a `v1 List` that can be given to others.
+
+use serde_json::{Value, json};
+
+use super::{Cluster, ClusterError, Listener, Moment, Seen};
+use ipam_cilium::observed::{ObservedKind, ReadError, slim};
+
+struct Slimming {
+    kind: ObservedKind,
+    objects: Vec<Value>,
+    version: String,
+}
+
+impl Listener for Slimming {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.version = version.to_owned();
+        Ok(())
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let object =
+            serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
+        self.objects.push(slim(self.kind, &object));
+        Ok(())
+    }
+}
+
+/// Every object that is needed, with only the fields that are read. Kinds that are hidden from us
+/// are an error: a snapshot must not look like a cluster that has none of them.
+///
+/// # Errors
+/// As for observing, and hidden kinds.
+pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
+    let mut items: Vec<Value> = Vec::new();
+    let mut namespace = "kube-system".to_owned();
+    let mut moment = Moment::Latest;
+    for kind in ObservedKind::OF_PLANS
+        .into_iter()
+        .chain(ObservedKind::OF_EXAMINATIONS)
+    {
+        let mut slimming = Slimming {
+            kind,
+            objects: Vec::new(),
+            version: String::new(),
+        };
+        // Nodes and CiliumNodes of one moment, as when a plan is made.
+        let of = if kind == ObservedKind::Node {
+            &moment
+        } else {
+            &Moment::Latest
+        };
+        let seen = cluster.list(kind, &namespace, of, &mut slimming).await?;
+        let Slimming {
+            objects, version, ..
+        } = slimming;
+        if kind == ObservedKind::CiliumNode && !version.is_empty() {
+            moment = Moment::Of(version);
+        }
+        if let Seen::Hidden(message) = seen {
+            return Err(ClusterError::Indispensable {
+                resource: kind.resource(),
+                message,
+            });
+        }
+        if let (ObservedKind::CiliumDaemonSet, Some(found)) = (
+            kind,
+            objects
+                .first()
+                .and_then(|o| o.pointer("/metadata/namespace")?.as_str()),
+        ) {
+            namespace = found.to_owned();
+        }
+        items.extend(objects);
+    }
+    Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
+}

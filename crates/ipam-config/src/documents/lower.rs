@@ -1,0 +1,236 @@
+//! From documents to [`Desired`]: reads every document of every file, and collects what is wrong
+//! with each.
+//!
+//! Faults between documents that are about addresses belong to the checks, not here.
+
+use std::collections::BTreeMap;
+
+use crate::documents::context::{Context, keys};
+use crate::documents::doubt::Doubt;
+use crate::documents::lower_pool::AnyPool;
+use crate::documents::schema::{DocumentKind, NodeAssignmentDocument, PolicyDocument};
+use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
+use crate::documents::schema_pool::IpPoolDocument;
+use crate::documents::tree::{Document, Step};
+use crate::documents::{
+    Documents, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
+    lower_service_pin, structure, yaml,
+};
+use ipam_core::model::{Finding, Origin, Rule, Severity};
+use ipam_desired::{Activity, Desired, ServicePin};
+
+/// Everything that the documents ask for, and everything that is wrong with them. With an error
+/// among the findings the [`Desired`] is incomplete and nothing may be planned from it.
+pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
+    let mut lowering = Lowering::default();
+    let mut files: Vec<_> = documents.files.iter().collect();
+    files.sort();
+    let mut count = 0;
+    for file in &files {
+        match yaml::parse(file) {
+            Ok(documents) => {
+                count += documents.len();
+                documents
+                    .iter()
+                    .for_each(|document| lowering.document(document));
+            }
+            Err(finding) => {
+                lowering.findings.push(*finding);
+                lowering.doubt.note(None);
+            }
+        }
+    }
+    if count == 0 && lowering.findings.is_empty() {
+        lowering.findings.extend(nothing_in(&files));
+    }
+    lowering.finish()
+}
+
+/// Files without documents ask for as little as a directory without files, which is far more often
+/// a slip than a wish.
+fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
+    let first = files.first()?;
+    let message = match files.len() {
+        1 => format!("`{}` holds no document", first.path),
+        count => format!("none of the {count} files holds a document"),
+    };
+    let finding = Finding::new(Severity::Error, Rule("empty-directory"), message);
+    let help = "write a pool, or name the directory that holds them; no pools never means that everything should go";
+    Some(
+        finding
+            .at(&Origin::whole_file(&first.path), "nothing here")
+            .help(help),
+    )
+}
+
+#[derive(Default)]
+struct Lowering {
+    desired: Desired,
+    pins: Vec<lower_pin::WrittenPin>,
+    policy: Option<Origin>,
+    names: BTreeMap<(DocumentKind, String), Origin>,
+    doubt: Doubt,
+    findings: Vec<Finding>,
+}
+
+impl Lowering {
+    fn document(&mut self, document: &Document) {
+        match structure::kind_of(document) {
+            Ok(kind) => self.document_of(kind, document),
+            Err(finding) => {
+                self.findings.push(*finding);
+                self.doubt
+                    .note(document.text_at(&keys(["metadata", "name"])));
+            }
+        }
+    }
+
+    fn document_of(&mut self, kind: DocumentKind, document: &Document) {
+        self.note_name(kind, document);
+        let structure::Checked {
+            findings,
+            readable,
+            faulty,
+        } = structure::check(document, kind);
+        let mut context = Context {
+            document,
+            faulty: &faulty,
+            findings,
+        };
+        match kind {
+            DocumentKind::IpPool => {
+                let pool = context.typed::<IpPoolDocument>(readable);
+                let pool = pool.and_then(|written| lower_pool::lower(&mut context, written));
+                if context.has_errors() {
+                    self.doubt
+                        .note(document.text_at(&keys(["metadata", "name"])));
+                    self.desired
+                        .faulty
+                        .extend(pool.as_ref().map(|pool| pool.name().clone()));
+                }
+                match pool {
+                    Some(AnyPool::OfNodes(pool)) => {
+                        self.desired.pools.entry(pool.name.clone()).or_insert(pool);
+                    }
+                    Some(AnyPool::OfNeutron(pool)) => {
+                        self.desired
+                            .neutron_pools
+                            .entry(pool.name.clone())
+                            .or_insert(pool);
+                    }
+                    None => {}
+                }
+            }
+            DocumentKind::NodeAssignment => {
+                let pin = context.typed::<NodeAssignmentDocument>(readable);
+                let pin = pin.and_then(|written| lower_pin::lower(&mut context, written));
+                self.pins.extend(pin.filter(|_| faulty.is_empty()));
+            }
+            DocumentKind::AddressPool => {
+                let pool = context.typed::<AddressPoolDocument>(readable);
+                let pool =
+                    pool.and_then(|written| lower_address_pool::lower(&mut context, written));
+                if let Some(pool) = pool.filter(|_| faulty.is_empty()) {
+                    self.desired
+                        .address_pools
+                        .entry(pool.name.clone())
+                        .or_insert(pool);
+                }
+            }
+            DocumentKind::ServiceAssignment => {
+                let pin = context.typed::<ServiceAssignmentDocument>(readable);
+                let pin = pin.and_then(|written| lower_service_pin::lower(&mut context, written));
+                if let Some(pin) = pin.filter(|_| faulty.is_empty()) {
+                    self.service_pin(pin, &mut context.findings);
+                }
+            }
+            DocumentKind::Policy => {
+                if let Some(spec) = context
+                    .typed::<PolicyDocument>(readable)
+                    .and_then(|written| written.spec)
+                {
+                    // Where there are several, which is a fault, one brake is enough.
+                    let before = self.desired.policy.activity;
+                    self.desired.policy = lower_policy::lower(&mut context, &spec);
+                    if before == Activity::Paused {
+                        self.desired.policy.activity = before;
+                    }
+                }
+            }
+        }
+        let findings = context.findings;
+        self.findings.extend(findings);
+    }
+
+    fn service_pin(&mut self, pin: ServicePin, findings: &mut Vec<Finding>) {
+        match self.desired.service_pins.get(&pin.service) {
+            None => {
+                self.desired.service_pins.insert(pin.service.clone(), pin);
+            }
+            Some(first) => {
+                let message = format!("Service `{}` is pinned twice", pin.service);
+                let finding = Finding::new(Severity::Error, Rule("service-pinned-twice"), message);
+                let finding = finding
+                    .at(&pin.origin, "pinned again")
+                    .and(&first.origin, "first pinned here");
+                findings.push(finding.help("list all its addresses in one ServiceAssignment"));
+            }
+        }
+    }
+
+    fn note_name(&mut self, kind: DocumentKind, document: &Document) {
+        let path = [Step::Key("metadata".into()), Step::Key("name".into())];
+        let (Some(name), origin) = (document.text_at(&path), document.origin(&path)) else {
+            return;
+        };
+        if kind == DocumentKind::Policy {
+            if let Some(first) = self.policy.replace(origin.clone()) {
+                let finding = Finding::new(
+                    Severity::Error,
+                    Rule("two-policies"),
+                    "there is more than one Policy",
+                );
+                self.findings.push(
+                    finding
+                        .at(&origin, "a second one")
+                        .and(&first, "the first one")
+                        .help("keep one Policy for the whole directory"),
+                );
+            }
+            return;
+        }
+        if let Some(first) = self.names.insert((kind, name.to_owned()), origin.clone()) {
+            if kind == DocumentKind::IpPool {
+                // Pins may belong to either of the two.
+                self.doubt.note(Some(name));
+            }
+            let message = format!("{} `{name}` is declared twice", kind.as_str());
+            let finding = Finding::new(Severity::Error, Rule("duplicate-name"), message);
+            self.findings.push(
+                finding
+                    .at(&origin, "declared again")
+                    .and(&first, "first declared here")
+                    .help("rename or remove one of them"),
+            );
+        }
+    }
+
+    fn finish(mut self) -> (Desired, Vec<Finding>) {
+        let mut pools = lower_pin::Pools::new(&self.desired, &self.doubt);
+        let pins: Vec<_> = std::mem::take(&mut self.pins)
+            .into_iter()
+            .map(|pin| pools.resolve(pin))
+            .collect();
+        for pin in pins {
+            match pin {
+                Ok(Some(pin)) => {
+                    self.desired.pins.entry(pin.node.clone()).or_insert(pin);
+                }
+                Ok(None) => {}
+                Err(findings) => self.findings.extend(findings),
+            }
+        }
+        self.findings.sort();
+        (self.desired, self.findings)
+    }
+}

@@ -1,0 +1,342 @@
+//! A `CiliumLoadBalancerIPPool` document becomes a [`WantedAddressPool`].
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use crate::documents::context::{Context, keys};
+use crate::documents::lower_selector;
+use crate::documents::schema::LabelSelector;
+use crate::documents::schema_lb::{
+    AddressPoolDocument, AddressPoolMetadata, WrittenAddressBlock, YesOrNo,
+};
+use crate::documents::tree::Step;
+use ipam_cilium::lbipam::{
+    AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenRequirement, WrittenSelector,
+};
+use ipam_core::model::{
+    AddressPoolName, Finding, OWNER_LABEL, Operator, Origin, Requirement, Rule, Severity,
+};
+use ipam_core::net::{
+    Address, Block, BlockError, Range, RangeError, is_written_as_mapped, overlapping_pairs,
+};
+use ipam_desired::{AddressPoolRange, WantedAddressPool};
+
+pub(super) fn lower(
+    context: &mut Context<'_>,
+    written: AddressPoolDocument,
+) -> Option<WantedAddressPool> {
+    let origin = context.document.origin(&keys(["metadata", "name"]));
+    let AddressPoolMetadata {
+        name,
+        labels,
+        annotations,
+    } = written.metadata?;
+    if let Some(owner) = labels.get(OWNER_LABEL.0) {
+        let at = context
+            .document
+            .origin(&keys(["metadata", "labels", OWNER_LABEL.0]));
+        let message = format!(
+            "the label `{}: {}` is not for files to set",
+            OWNER_LABEL.0,
+            owner.escape_debug()
+        );
+        context.fault(
+            "owner-label",
+            message,
+            &at,
+            "set by us",
+            "remove it; what is applied from here gets our own",
+        );
+    }
+    check_keys(context, &labels, "labels");
+    check_keys(context, &annotations, "annotations");
+    let name = name.and_then(|name| match name.parse::<AddressPoolName>() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            context.fault(
+                "bad-name",
+                error.to_string(),
+                &origin,
+                "not a name",
+                "write a name such as `blue-pool`",
+            );
+            None
+        }
+    });
+    let spec = written.spec?;
+    let mut ranges = Vec::new();
+    let cidrs = blocks(context, &spec.cidrs, "cidrs", &mut ranges);
+    let blocks = blocks(context, &spec.blocks, "blocks", &mut ranges);
+    if spec.cidrs.is_empty() && spec.blocks.is_empty() && context.is_sound(&keys(["spec"])) {
+        let at = context.document.origin(&keys(["spec"]));
+        let message = "a pool without addresses";
+        context.fault(
+            "no-addresses",
+            message,
+            &at,
+            "neither `blocks` nor `cidrs`",
+            "add `blocks: [{cidr: …}]`",
+        );
+    }
+    overlaps(context, &ranges);
+    if let Some(selector) = &spec.service_selector {
+        check_selector(context, selector);
+    }
+    let spec = AddressPoolSpec {
+        cidrs,
+        blocks,
+        service_selector: spec.service_selector.as_ref().map(selector),
+        allow_first_last: spec.allow_first_last.map(|said| match said {
+            YesOrNo::Yes => "Yes".to_owned(),
+            YesOrNo::No => "No".to_owned(),
+        }),
+        disabled: spec.disabled,
+    };
+    let manifest = AddressPoolManifest {
+        labels,
+        annotations,
+        spec,
+    };
+    name.map(|name| WantedAddressPool {
+        name,
+        origin,
+        manifest,
+        ranges,
+    })
+}
+
+/// As the API server will take them: keys of both, and values of labels.
+fn check_keys(context: &mut Context<'_>, texts: &BTreeMap<String, String>, field: &str) {
+    for (key, value) in texts {
+        let operator = if field == "labels" {
+            Operator::In([value.clone()].into())
+        } else {
+            Operator::Exists
+        };
+        if let Err(error) = Requirement::new(key, operator) {
+            let at = context.document.origin(&keys(["metadata", field, key]));
+            let help = "write it as the API server takes it";
+            context.fault(
+                "bad-metadata",
+                error.to_string(),
+                &at,
+                "the API server refuses it",
+                help,
+            );
+        }
+    }
+}
+
+fn blocks(
+    context: &mut Context<'_>,
+    written: &[Option<WrittenAddressBlock>],
+    key: &str,
+    ranges: &mut Vec<AddressPoolRange>,
+) -> Vec<AddressBlock> {
+    let mut blocks = Vec::new();
+    for (index, block) in written.iter().enumerate() {
+        let Some(block) = block else { continue };
+        let path = [keys(["spec", key]), vec![Step::Index(index)]].concat();
+        let Some(range) = range_of(context, block, &path) else {
+            continue;
+        };
+        ranges.push(AddressPoolRange {
+            range,
+            origin: context.document.origin(&path),
+        });
+        let trimmed = |text: &Option<String>| text.as_ref().map(|text| text.trim().to_owned());
+        let WrittenAddressBlock { cidr, start, stop } = block;
+        blocks.push(AddressBlock {
+            cidr: trimmed(cidr),
+            start: trimmed(start),
+            stop: trimmed(stop),
+        });
+    }
+    blocks
+}
+
+fn range_of(
+    context: &mut Context<'_>,
+    block: &WrittenAddressBlock,
+    path: &[Step],
+) -> Option<Range> {
+    let at =
+        |context: &Context<'_>, key: &str| context.document.origin(&[path, &keys([key])].concat());
+    let here = context.document.origin(path);
+    let WrittenAddressBlock { cidr, start, stop } = block;
+    match (cidr, start, stop) {
+        (Some(cidr), None, None) => {
+            let at = at(context, "cidr");
+            cidr_range(context, cidr.trim(), &at)
+        }
+        (Some(_), ..) => {
+            let message = "a range is a `cidr`, or a `start` with or without a `stop`, not both";
+            context.fault(
+                "two-forms",
+                message,
+                &here,
+                "both",
+                "keep one of the two; Cilium reads the `cidr` only",
+            );
+            None
+        }
+        (None, Some(start), stop) => {
+            let first = address(context, start, &at(context, "start"))?;
+            let Some(stop) = stop else {
+                return Some(first.into());
+            };
+            let at = at(context, "stop");
+            let last = address(context, stop, &at)?;
+            match format!("{first}-{last}").parse::<Range>() {
+                Ok(range) => Some(range),
+                Err(error) => {
+                    range_fault(context, &error, &at);
+                    None
+                }
+            }
+        }
+        (None, None, _) => {
+            let message = "an empty range: the API server takes it, and Cilium's operator stops there with an error";
+            context.fault(
+                "empty-block",
+                message,
+                &here,
+                "neither `cidr` nor `start`",
+                "write `cidr`, or `start`",
+            );
+            None
+        }
+    }
+}
+
+/// Cilium ignores the bits behind the prefix, so what people have in Git works, with a warning.
+fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Range> {
+    match text.parse::<Block>() {
+        Ok(block) => is_not_mapped(context, text, &block, at).then(|| block.range()),
+        Err(error @ BlockError::HostBits { .. }) => {
+            let BlockError::HostBits { aligned, .. } = &error else {
+                return None;
+            };
+            if !is_not_mapped(context, text, aligned, at) {
+                return None;
+            }
+            let finding = Finding::new(Severity::Warning, Rule("host-bits"), error.to_string());
+            let help = format!("write {aligned}, which is what Cilium takes it for");
+            context
+                .findings
+                .push(finding.at(at, "bits behind the prefix").help(help));
+            Block::lenient(text).ok().map(Block::range)
+        }
+        Err(error) => {
+            context.block_fault(&error, at);
+            None
+        }
+    }
+}
+
+fn address(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Address> {
+    let text = text.trim();
+    let Ok(address) = text.parse::<Address>() else {
+        let message = format!("`{}` is no address", text.escape_debug());
+        context.fault(
+            "bad-address",
+            message,
+            at,
+            "not an address",
+            "write an address such as 20.0.10.1",
+        );
+        return None;
+    };
+    is_not_mapped(context, text, &address, at).then_some(address)
+}
+
+/// LB-IPAM takes an IPv4-mapped range for IPv6 addresses (`netip.ParseAddr`,
+/// `operator/pkg/lbipam/lbipam.go` @ 1.19.3), and everything else for IPv4.
+fn is_not_mapped(context: &mut Context<'_>, text: &str, read: &dyn Display, at: &Origin) -> bool {
+    if !is_written_as_mapped(text) {
+        return true;
+    }
+    let message = format!(
+        "`{}` is IPv4-mapped: LB-IPAM would give it out as IPv6",
+        text.escape_debug()
+    );
+    context.fault(
+        "mapped-ipv4",
+        message,
+        at,
+        "IPv4-mapped",
+        format!("write {read}"),
+    );
+    false
+}
+
+fn range_fault(context: &mut Context<'_>, error: &RangeError, at: &Origin) {
+    let (label, help) = match error {
+        RangeError::TwoFamilies { .. } => (
+            "of the other family",
+            "keep `start` and `stop` in one address family",
+        ),
+        _ => ("before `start`", "write the lower address as `start`"),
+    };
+    context.fault("bad-range", error.to_string(), at, label, help);
+}
+
+/// Ranges of one pool that overlap put the whole pool out of use.
+fn overlaps(context: &mut Context<'_>, ranges: &[AddressPoolRange]) {
+    let pairs = overlapping_pairs(
+        ranges
+            .iter()
+            .enumerate()
+            .map(|(index, range)| (range.range, index)),
+    );
+    for (one, other) in pairs {
+        let (first, second) = (&ranges[one.min(other)], &ranges[one.max(other)]);
+        let message = format!(
+            "{} overlaps {} of the same pool: Cilium gives no address of it",
+            second.range, first.range
+        );
+        let finding = Finding::new(Severity::Error, Rule("ranges-overlap"), message);
+        let finding = finding
+            .at(&second.origin, format!("overlaps {}", first.range))
+            .and(&first.origin, "this one");
+        context
+            .findings
+            .push(finding.help("take one of them out, or shorten it"));
+    }
+}
+
+fn check_selector(context: &mut Context<'_>, written: &LabelSelector) {
+    let path = keys(["spec", "serviceSelector"]);
+    let lowered = lower_selector::lower(context, written, &path);
+    if let Some(key) = lowered.contradiction() {
+        let at = context.document.origin(&path);
+        let message = format!(
+            "no Service can match: what is asked of the label `{}` contradicts itself",
+            key.escape_debug()
+        );
+        context.fault(
+            "selector-matches-nothing",
+            message,
+            &at,
+            "matches nothing",
+            "mend it, or set `disabled: true`",
+        );
+    }
+}
+
+fn selector(written: &LabelSelector) -> WrittenSelector {
+    let requirement = |written: &super::schema::LabelSelectorRequirement| WrittenRequirement {
+        key: written.key.clone(),
+        operator: written.operator.as_str().to_owned(),
+        values: written.values.iter().cloned().collect(),
+    };
+    WrittenSelector {
+        match_labels: written.match_labels.clone(),
+        match_expressions: written
+            .match_expressions
+            .iter()
+            .flatten()
+            .map(requirement)
+            .collect(),
+    }
+}

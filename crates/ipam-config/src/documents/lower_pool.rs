@@ -1,0 +1,222 @@
+//! An `IPPool` document becomes a [`Pool`].
+
+use crate::documents::context::{Context, keys};
+use crate::documents::schema::TextList;
+use crate::documents::schema_pool::{BlockSizes, IpPoolDocument, IpPoolSpec};
+use crate::documents::tree::Step;
+use crate::documents::{lower_neutron_pool, lower_selector};
+use ipam_core::model::{Finding, Origin, PerFamily, PoolName, Rule, Severity};
+use ipam_core::net::{Block, BlockSize, Family, RangeIndex};
+use ipam_desired::{NeutronPool, Pool, PoolRange, PoolState};
+
+/// A pool of either sort.
+pub(super) enum AnyPool {
+    /// Its blocks go to nodes.
+    OfNodes(Pool),
+    /// Its addresses go to ports of Neutron.
+    OfNeutron(NeutronPool),
+}
+
+impl AnyPool {
+    pub(super) fn name(&self) -> &PoolName {
+        match self {
+            AnyPool::OfNodes(pool) => &pool.name,
+            AnyPool::OfNeutron(pool) => &pool.name,
+        }
+    }
+}
+
+pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Option<AnyPool> {
+    let origin = context.document.origin(&keys(["metadata", "name"]));
+    let name = written.metadata.and_then(|metadata| metadata.name);
+    let name = name.and_then(|name| match name.parse::<PoolName>() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            context.fault(
+                "bad-name",
+                error.to_string(),
+                &origin,
+                "not a name",
+                "write a name such as `rack-a`",
+            );
+            None
+        }
+    });
+    let spec = written.spec?;
+    // Whatever is wrong with it there: such a document is no pool for nodes.
+    if context.document.has(&keys(["spec", "neutron"])) {
+        return lower_neutron_pool::lower(context, name, origin, spec.neutron?)
+            .map(AnyPool::OfNeutron);
+    }
+    lower_of_nodes(context, name, origin, spec).map(AnyPool::OfNodes)
+}
+
+fn lower_of_nodes(
+    context: &mut Context<'_>,
+    name: Option<PoolName>,
+    origin: Origin,
+    spec: IpPoolSpec,
+) -> Option<Pool> {
+    let ranges = pool_ranges(context, &spec.cidrs.unwrap_or_default());
+    let block_size = spec
+        .block_size
+        .map(|written| block_sizes(context, &written, &ranges))
+        .unwrap_or(PerFamily::NONE);
+    check_sizes(context, &ranges.read, &block_size);
+    let selector = spec
+        .node_selector
+        .as_ref()
+        .map(|selector| lower_selector::lower(context, selector, &keys(["spec", "nodeSelector"])));
+    let selector = selector.unwrap_or_default();
+    let reserved = reserved_ranges(context, &spec.reserved, &ranges);
+    let state = if spec.disabled {
+        PoolState::Disabled
+    } else {
+        PoolState::Active
+    };
+    let ranges = ranges.read;
+    name.map(|name| Pool {
+        name,
+        origin,
+        ranges,
+        block_size,
+        selector,
+        priority: spec.priority,
+        reserved,
+        state,
+    })
+}
+
+/// The CIDRs of a pool that could be read. What seems to be missing may be in one that could not.
+struct Ranges {
+    read: Vec<PoolRange>,
+    reading: Reading,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Whole,
+    InPart,
+}
+
+fn pool_ranges(context: &mut Context<'_>, cidrs: &TextList) -> Ranges {
+    let path = keys(["spec", "cidrs"]);
+    let mut read = Vec::new();
+    for (index, text) in cidrs.iter().enumerate() {
+        let Some(text) = text else { continue };
+        let origin = context
+            .document
+            .origin(&[path.clone(), vec![Step::Index(index)]].concat());
+        match context.addresses::<Block>(text, &origin) {
+            Ok(block) => read.push(PoolRange { block, origin }),
+            Err(error) => context.block_fault(&error, &origin),
+        }
+    }
+    let is_whole = context.is_sound(&path) && read.len() == cidrs.len();
+    Ranges {
+        read,
+        reading: if is_whole {
+            Reading::Whole
+        } else {
+            Reading::InPart
+        },
+    }
+}
+
+fn block_sizes(
+    context: &mut Context<'_>,
+    written: &BlockSizes,
+    ranges: &Ranges,
+) -> PerFamily<BlockSize> {
+    let path = keys(["spec", "blockSize"]);
+    let origin = context.document.origin(&path);
+    let mut sizes = PerFamily::NONE;
+    for family in Family::BOTH {
+        let length = match family {
+            Family::Ipv4 => written.ipv4,
+            Family::Ipv6 => written.ipv6,
+        };
+        let used = ranges
+            .read
+            .iter()
+            .find(|range| range.block.family() == family);
+        match (length, used) {
+            (None, Some(range)) if context.is_sound(&path) => {
+                let key = family.to_string().to_lowercase();
+                let message = format!(
+                    "`spec.cidrs` has {family}, but `spec.blockSize` gives no {family} block size"
+                );
+                let finding = Finding::new(Severity::Error, Rule("missing-block-size"), message)
+                    .at(&origin, "no size for this family");
+                context.findings.push(
+                    finding
+                        .and(&range.origin, "of this family")
+                        .help(format!("add `{key}:` to `blockSize`")),
+                );
+            }
+            (Some(length), _) => match BlockSize::new(family, length) {
+                Ok(size) if used.is_some() => *sizes.get_mut(family) = Some(size),
+                Ok(_) if ranges.reading == Reading::InPart => {}
+                Ok(_) => context.fault(
+                    "unused-block-size",
+                    format!("a block size for {family}, but no {family} CIDR"),
+                    &origin,
+                    "of no use",
+                    "remove it, or add a CIDR of that family",
+                ),
+                Err(error) => context.fault(
+                    "bad-block-size",
+                    error.to_string(),
+                    &origin,
+                    "no such prefix length",
+                    "write a prefix length such as 24",
+                ),
+            },
+            (None, _) => {}
+        }
+    }
+    sizes
+}
+
+fn check_sizes(context: &mut Context<'_>, ranges: &[PoolRange], sizes: &PerFamily<BlockSize>) {
+    for range in ranges {
+        let Some(size) = sizes.get(range.block.family()) else {
+            continue;
+        };
+        if size.prefix_len() < range.block.prefix_len() {
+            let message = format!("a {size} block is larger than {}", range.block);
+            let help = format!(
+                "use a block size of /{} or longer, or a wider CIDR",
+                range.block.prefix_len()
+            );
+            context.fault(
+                "block-larger-than-range",
+                message,
+                &range.origin,
+                "no block fits",
+                help,
+            );
+        }
+    }
+}
+
+fn reserved_ranges(
+    context: &mut Context<'_>,
+    reserved: &TextList,
+    ranges: &Ranges,
+) -> Vec<ipam_core::net::Range> {
+    let written = context.ranges(reserved, &keys(["spec", "reserved"]));
+    let of_pool = RangeIndex::new(ranges.read.iter().map(|pool| (pool.block.range(), ())));
+    for (range, origin) in &written {
+        if ranges.reading == Reading::Whole && of_pool.overlapping(range).next().is_none() {
+            let message = format!("`{range}` is reserved, but lies in no CIDR of the pool");
+            let finding = Finding::new(Severity::Warning, Rule("reserved-outside-pool"), message);
+            context.findings.push(
+                finding
+                    .at(origin, "outside the pool")
+                    .help("remove it, or mend the address"),
+            );
+        }
+    }
+    written.into_iter().map(|(range, _)| range).collect()
+}

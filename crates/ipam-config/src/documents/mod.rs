@@ -1,0 +1,46 @@
+//! What the person asks for: documents in, `Desired` and findings out.
+//!
+//! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault:
+//! every document of every file is read, and each fault keeps its place in the file.
+
+mod context;
+mod doubt;
+mod lines;
+mod lower;
+mod lower_address_pool;
+mod lower_neutron_pool;
+mod lower_pin;
+mod lower_policy;
+mod lower_pool;
+mod lower_selector;
+mod lower_service_pin;
+mod schema;
+mod schema_lb;
+mod schema_pool;
+mod structure;
+mod tree;
+mod words;
+mod yaml;
+
+use std::sync::Arc;
+
+pub use lines::Lines;
+pub use lower::lower;
+pub(crate) use schema::inline_settings;
+pub use schema::{API_VERSION, DocumentKind, json_schema};
+
+/// One file of the directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceFile {
+    /// Path as the person would write it, with `/`.
+    pub path: Arc<str>,
+    /// Content.
+    pub text: Arc<str>,
+}
+
+/// All files of the directory, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    /// The files.
+    pub files: Vec<SourceFile>,
+}

@@ -1,0 +1,116 @@
+//! The documents about LoadBalancer addresses as people write them: Cilium's own kind, unchanged,
+//! and our pins for Services.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::documents::schema::{LabelSelector, Metadata, TextList};
+
+/// A pool of LoadBalancer addresses, as Cilium takes it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct AddressPoolDocument {
+    #[serde(rename = "apiVersion")]
+    #[schemars(with = "String")]
+    _api_version: Option<String>,
+    #[serde(rename = "kind")]
+    #[schemars(with = "String")]
+    _kind: Option<String>,
+    #[schemars(with = "AddressPoolMetadata")]
+    pub metadata: Option<AddressPoolMetadata>,
+    #[schemars(with = "WrittenAddressPoolSpec")]
+    pub spec: Option<WrittenAddressPoolSpec>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AddressPoolMetadata {
+    /// Name, unique among its kind.
+    #[schemars(with = "String")]
+    pub name: Option<String>,
+    /// Labels, written to the object.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, written to the object.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenAddressPoolSpec {
+    /// Ranges as Cilium up to 1.15 reads them; written as `blocks` where that is read.
+    #[serde(default)]
+    #[schemars(with = "Vec<WrittenAddressBlock>")]
+    pub cidrs: Vec<Option<WrittenAddressBlock>>,
+    /// Ranges as Cilium 1.15 and later reads them.
+    #[serde(default)]
+    #[schemars(with = "Vec<WrittenAddressBlock>")]
+    pub blocks: Vec<Option<WrittenAddressBlock>>,
+    /// The Services that the pool is for, by their labels and by `io.kubernetes.service.namespace`
+    /// and `io.kubernetes.service.name`; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_selector: Option<LabelSelector>,
+    /// Whether the first and the last address of a CIDR are given; absent: up to 1.15 they are not,
+    /// later they are.
+    #[serde(
+        default,
+        rename = "allowFirstLastIPs",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub allow_first_last: Option<YesOrNo>,
+    /// The pool gives nothing new.
+    #[serde(default)]
+    pub disabled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+pub(super) enum YesOrNo {
+    Yes,
+    No,
+}
+
+/// `cidr`, or `start` with or without `stop`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenAddressBlock {
+    /// CIDR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<String>,
+    /// First address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// Last address; without one the first is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+}
+
+/// A pin: this LoadBalancer Service asks for these addresses.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ServiceAssignmentDocument {
+    #[serde(rename = "apiVersion")]
+    #[schemars(with = "String")]
+    _api_version: Option<String>,
+    #[serde(rename = "kind")]
+    #[schemars(with = "String")]
+    _kind: Option<String>,
+    #[serde(rename = "metadata")]
+    #[schemars(with = "Metadata")]
+    _metadata: Option<Metadata>,
+    #[schemars(with = "ServiceAssignmentSpec")]
+    pub spec: Option<ServiceAssignmentSpec>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ServiceAssignmentSpec {
+    /// Namespace and name, as `shop/web`.
+    #[schemars(with = "String")]
+    pub service: Option<String>,
+    /// The addresses that it asks for.
+    #[schemars(with = "Vec<String>", length(min = 1))]
+    pub ips: Option<TextList>,
+}

@@ -1,0 +1,188 @@
+//! Texts as they are collected, and what is wrong with them, wherever they come from.
+
+use std::path::Path;
+use std::string::FromUtf8Error;
+use std::sync::Arc;
+
+use crate::documents::{Documents, SourceFile};
+use ipam_core::model::{Finding, Origin, Rule, Severity};
+
+/// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
+pub(super) const LARGEST_FILE: u64 = 8 * 1024 * 1024;
+
+/// Largest size of all files together, in bytes.
+pub(super) const LARGEST_TOTAL: u64 = 256 * 1024 * 1024;
+
+/// What was collected so far.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    pub(super) documents: Documents,
+    pub(super) findings: Vec<Finding>,
+    /// Bytes of all files so far.
+    total: u64,
+}
+
+/// A path as people are shown it.
+pub(super) fn shown(path: &Path) -> Arc<str> {
+    path.to_string_lossy()
+        .replace('\\', "/")
+        .escape_debug()
+        .to_string()
+        .into()
+}
+
+/// Whether a name is that of a YAML file.
+pub(super) fn is_yaml(path: &Path) -> bool {
+    let extension = path.extension();
+    extension.is_some_and(|extension| {
+        ["yaml", "yml"]
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+impl Collected {
+    pub(super) fn fault(
+        &mut self,
+        rule: &'static str,
+        file: &Arc<str>,
+        message: impl Into<String>,
+        help: &str,
+    ) {
+        self.find(Severity::Error, rule, file, message.into(), help);
+    }
+
+    /// What is left out of the documents, and does not make them incomplete.
+    pub(super) fn doubt(
+        &mut self,
+        rule: &'static str,
+        file: &Arc<str>,
+        message: impl Into<String>,
+        help: &str,
+    ) {
+        self.find(Severity::Warning, rule, file, message.into(), help);
+    }
+
+    fn find(
+        &mut self,
+        severity: Severity,
+        rule: &'static str,
+        file: &Arc<str>,
+        message: String,
+        help: &str,
+    ) {
+        let finding = Finding::new(severity, Rule(rule), message);
+        self.findings
+            .push(finding.at(&Origin::whole_file(file), "").help(help));
+    }
+
+    /// Takes a file, of which no more was read than a byte beyond [`LARGEST_FILE`].
+    pub(super) fn text(&mut self, name: &Arc<str>, bytes: Vec<u8>) {
+        if bytes.len() as u64 > LARGEST_FILE {
+            return self.too_large(name);
+        }
+        let before = self.total;
+        self.total += bytes.len() as u64;
+        if self.total > LARGEST_TOTAL {
+            if before <= LARGEST_TOTAL {
+                let message = format!(
+                    "with `{name}` the files are larger than {} MiB together",
+                    LARGEST_TOTAL / 1024 / 1024
+                );
+                self.fault(
+                    "directory-too-large",
+                    name,
+                    message,
+                    "name a directory that holds nothing but pools",
+                );
+            }
+            return;
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => self.documents.files.push(SourceFile {
+                path: name.clone(),
+                text: text.into(),
+            }),
+            Err(error) => self.not_utf8(name, &error),
+        }
+    }
+
+    pub(super) fn too_large(&mut self, name: &Arc<str>) {
+        let message = format!("`{name}` is larger than {} MiB", LARGEST_FILE / 1024 / 1024);
+        self.fault(
+            "file-too-large",
+            name,
+            message,
+            "split it; a file of pools is small",
+        );
+    }
+
+    fn not_utf8(&mut self, name: &Arc<str>, error: &FromUtf8Error) {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.split(|byte| *byte == b'\n').count();
+        let before = valid
+            .rsplit(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let column = String::from_utf8_lossy(before).chars().count() + 1;
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        let origin = Origin {
+            line: number(line),
+            column: number(column),
+            ..Origin::whole_file(name)
+        };
+        let message = format!("`{name}` is not UTF-8: line {line}, column {column} is not");
+        let finding = Finding::new(Severity::Error, Rule("not-utf8"), message);
+        self.findings
+            .push(finding.at(&origin, "").help("save the file as UTF-8"));
+    }
+
+    /// A directory without documents is far more often a wrong path than a wish.
+    pub(super) fn refuse_nothing(&mut self, directory: &Path) {
+        let has_errors = self
+            .findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error);
+        if self.documents.files.is_empty() && !has_errors {
+            let name = shown(directory);
+            let message = format!("`{name}` has no YAML files");
+            let help = "name the directory that holds the pools; an empty one never means that everything should go";
+            self.fault("empty-directory", &name, message, help);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_too_large_together_are_refused_once() {
+        let mut collected = Collected {
+            total: LARGEST_TOTAL - 2,
+            ..Collected::default()
+        };
+        for name in ["a.yaml", "b.yaml", "c.yaml"] {
+            collected.text(&name.into(), b"x\n".to_vec());
+        }
+        let kept: Vec<&str> = collected
+            .documents
+            .files
+            .iter()
+            .map(|file| &*file.path)
+            .collect();
+        let told: Vec<(&str, &str)> = collected
+            .findings
+            .iter()
+            .map(|one| (one.rule.0, one.message.as_str()))
+            .collect();
+        assert_eq!(kept, ["a.yaml"]);
+        assert_eq!(
+            told,
+            [(
+                "directory-too-large",
+                "with `b.yaml` the files are larger than 256 MiB together"
+            )]
+        );
+    }
+}

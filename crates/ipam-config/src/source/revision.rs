@@ -1,0 +1,238 @@
+//! The files as a Git revision has them, whatever lies in the work tree.
+
+use std::path::{Path, PathBuf};
+
+use super::Found;
+use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
+use super::git::{EntryKind, Git, GitFault, TreeEntry};
+use super::repository::InRepository;
+use ipam_core::text::printable;
+
+/// Where its repository keeps its refs, if it is in one.
+pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf> {
+    InRepository::of(directory, revision)
+        .ok()?
+        .git
+        .directory()
+        .ok()
+        .map(PathBuf::from)
+}
+
+/// Links and submodules are faults: what they lead to is not of the revision, or not known.
+pub(super) fn read(directory: &Path, revision: &str) -> Found {
+    let mut reading = Reading {
+        directory,
+        revision,
+        collected: Collected::default(),
+    };
+    let commit = reading.commit();
+    reading.collected.documents.files.sort();
+    let Collected {
+        documents,
+        findings,
+        ..
+    } = reading.collected;
+    Found {
+        documents,
+        findings,
+        commit,
+    }
+}
+
+struct Reading<'r> {
+    directory: &'r Path,
+    revision: &'r str,
+    collected: Collected,
+}
+
+impl Reading<'_> {
+    /// The commit, once its id is known.
+    fn commit(&mut self) -> Option<String> {
+        let at = InRepository::of(self.directory, self.revision);
+        let InRepository { git, path } = at.map_err(|fault| self.no_repository(&fault)).ok()?;
+        let commit = git
+            .commit(self.revision)
+            .map_err(|fault| self.no_commit(&fault))
+            .ok()?;
+        let read = git
+            .files(&commit, &path)
+            .and_then(|entries| self.files(&git, &path, entries));
+        if let Err(fault) = read {
+            self.fault(
+                "unreadable-revision",
+                &fault,
+                "a partial clone does not have everything, so use a full one; or see what `git fsck` says",
+            );
+        }
+        self.refuse_nothing(&git, &path);
+        Some(commit)
+    }
+
+    fn files(&mut self, git: &Git, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
+        let (mut wanted, mut total) = (Vec::new(), 0_u64);
+        for entry in entries {
+            let name = entry
+                .path
+                .strip_prefix(path)
+                .unwrap_or(&entry.path)
+                .trim_start_matches('/')
+                .to_owned();
+            if name.split('/').any(|part| part.starts_with('.')) {
+                continue;
+            }
+            let file = if name.is_empty() {
+                self.directory.to_owned()
+            } else {
+                self.directory.join(&name)
+            };
+            let shown = shown(&file);
+            match entry.kind {
+                EntryKind::Link | EntryKind::Submodule => {
+                    let what = if entry.kind == EntryKind::Link {
+                        "a link"
+                    } else {
+                        "a submodule"
+                    };
+                    let message =
+                        format!("`{shown}` is {what}, and what it leads to is not of the revision");
+                    self.collected.fault(
+                        "link-in-revision",
+                        &shown,
+                        message,
+                        "put the files themselves into the directory",
+                    );
+                }
+                EntryKind::File if !is_yaml(&file) => {}
+                EntryKind::File if entry.size.is_some_and(|size| size > LARGEST_FILE) => {
+                    self.collected.too_large(&shown)
+                }
+                EntryKind::File => {
+                    total = total.saturating_add(entry.size.unwrap_or_default());
+                    wanted.push((shown, entry.id));
+                }
+            }
+        }
+        if total > LARGEST_TOTAL {
+            return Err(GitFault::TooMuch);
+        }
+        let ids: Vec<&str> = wanted.iter().map(|(_, id)| id.as_str()).collect();
+        for (content, (name, _)) in git.contents(&ids)?.into_iter().zip(&wanted) {
+            self.collected.text(name, content);
+        }
+        Ok(())
+    }
+
+    fn no_repository(&mut self, fault: &GitFault) {
+        if let GitFault::Link(link) = fault {
+            let name = shown(link);
+            let message = format!(
+                "`{name}` is a link in the work tree, and what it leads to is not of the revision"
+            );
+            return self.collected.fault(
+                "link-in-revision",
+                &name,
+                message,
+                "name the directory itself",
+            );
+        }
+        let (rule, help) = match fault {
+            GitFault::Missing(_) => (
+                "git-missing",
+                "install git where it is found, or leave --revision out".to_owned(),
+            ),
+            GitFault::Shadowed { inner, outer } => {
+                ("ambiguous-repository", way_out_of_shadow(inner, outer))
+            }
+            _ => ("no-repository", no_repository_help(fault).to_owned()),
+        };
+        self.fault(rule, fault, &help);
+    }
+
+    fn no_commit(&mut self, fault: &GitFault) {
+        let help = match fault {
+            GitFault::Ambiguous => {
+                "say which is meant: refs/heads/NAME, refs/tags/NAME, or a whole id"
+            }
+            _ => {
+                "name a branch, a tag or a commit that the clone has; `git fetch` gets new ones, `git fetch --unshallow` old ones"
+            }
+        };
+        self.fault("unknown-revision", fault, help);
+    }
+
+    fn fault(&mut self, rule: &'static str, fault: &GitFault, help: &str) {
+        let (name, revision) = (shown(self.directory), self.revision.escape_debug());
+        let why = match fault {
+            GitFault::Missing(error) => format!(": git cannot be run: {error}"),
+            GitFault::Refused(said) => format!(": {}", printable(said)),
+            GitFault::Nonsense => ": git gave an answer that makes no sense".to_owned(),
+            GitFault::Ambiguous => ": the name has several meanings".to_owned(),
+            GitFault::TooMuch => ": it is too much, or git does not answer".to_owned(),
+            GitFault::InsideGit => ": it lies where git keeps its own files".to_owned(),
+            GitFault::Link(link) => format!(": `{}` is a link in the work tree", shown(link)),
+            GitFault::Shadowed { inner, outer } => format!(
+                ": it is in the repository `{}`, but the repository `{}` has files at that place",
+                shown(inner),
+                shown(outer)
+            ),
+            GitFault::BareName(bare) => {
+                format!(
+                    ": `{}` is a bare repository, but its name does not end in `.git`",
+                    shown(bare)
+                )
+            }
+            GitFault::Elsewhere(top) => {
+                format!(": git finds the work tree `{}` instead", shown(top))
+            }
+        };
+        let message = format!("`{name}` cannot be read at the Git revision `{revision}`{why}");
+        self.collected.fault(rule, &name, message, help);
+    }
+
+    /// As for a directory; a path that the revision does not have looks the same.
+    fn refuse_nothing(&mut self, git: &Git, path: &str) {
+        if self.collected.documents.files.is_empty() && self.collected.findings.is_empty() {
+            let (name, revision) = (shown(self.directory), self.revision.escape_debug());
+            let place = if path.is_empty() {
+                "at the top".to_owned()
+            } else {
+                format!("in `{}`", path.escape_debug())
+            };
+            let top = shown(&git.top);
+            let message = format!(
+                "the Git revision `{revision}` has no YAML files {place} of the repository `{top}`"
+            );
+            let help = "name the directory that holds the pools, from where you are; an empty one never means that everything should go";
+            self.collected
+                .fault("empty-directory", &name, message, help);
+        }
+    }
+}
+
+fn way_out_of_shadow(inner: &Path, outer: &Path) -> String {
+    let (inner, outer) = (shown(inner), shown(outer));
+    format!(
+        "remove `{inner}/.git` if it should not be there; if its repository is meant, clone it elsewhere, or set GIT_CEILING_DIRECTORIES to `{outer}`"
+    )
+}
+
+fn no_repository_help(fault: &GitFault) -> &'static str {
+    match fault {
+        GitFault::Refused(said) if said.contains("dubious ownership") => {
+            "if you trust its owner: git config --global --add safe.directory DIRECTORY"
+        }
+        // Git names a place where it followed a `.git` file.
+        GitFault::Refused(said) if said.starts_with("not a git repository: ") => {
+            "the file `.git` there leads to no repository: `git worktree repair` in its repository, or clone anew"
+        }
+        GitFault::Refused(said) if !said.starts_with("not a git repository") => {
+            "make `git rev-parse` work there first"
+        }
+        GitFault::InsideGit => "name a directory of the work tree, or the top of a bare repository",
+        GitFault::BareName(_) => {
+            "rename it so that the name ends in `.git`, or name a worktree of it"
+        }
+        GitFault::Elsewhere(_) => "unset `core.worktree`, or name a directory of that work tree",
+        _ => "name a directory in a clone, or leave --revision out",
+    }
+}

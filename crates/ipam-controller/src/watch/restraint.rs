@@ -1,0 +1,117 @@
+//! Keeps from writing one object again and again, when somebody else undoes it or it never goes
+//! through: each time after a longer pause.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use ipam_planner::plan::{Change, Target};
+use retry::{Backoff, Retry};
+
+/// Pauses before the third attempt and the ones after it; before the second there is none.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5 * 60));
+
+/// An object that was left alone for so long after its pause is as new.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Attempts by object. A node that is re-created is another object.
+#[derive(Debug, Default)]
+pub(super) struct Restraint(BTreeMap<(Target, String), Attempts>);
+
+#[derive(Debug)]
+struct Attempts {
+    /// After the first attempt there is none yet.
+    retry: Option<Retry>,
+    not_before: Instant,
+}
+
+fn key(change: &Change) -> (Target, String) {
+    (
+        change.target(),
+        change
+            .as_node()
+            .map(|node| node.guard.uid.clone())
+            .unwrap_or_default(),
+    )
+}
+
+impl Restraint {
+    /// How long this one must wait yet, if it must.
+    pub(super) fn of(&self, change: &Change, now: Instant) -> Option<Duration> {
+        self.pause_of(&key(change), now)
+    }
+
+    /// Notes an attempt, and says how long the pause is that follows.
+    pub(super) fn note(&mut self, change: &Change, now: Instant) -> Duration {
+        self.note_key(key(change), now)
+    }
+
+    /// Forgets what is over.
+    pub(super) fn prune(&mut self, now: Instant) {
+        self.0
+            .retain(|_, attempts| attempts.not_before + FORGOTTEN > now);
+    }
+
+    fn pause_of(&self, key: &(Target, String), now: Instant) -> Option<Duration> {
+        let Attempts { not_before, .. } = self.0.get(key)?;
+        not_before
+            .checked_duration_since(now)
+            .filter(|pause| !pause.is_zero())
+    }
+
+    fn note_key(&mut self, key: (Target, String), now: Instant) -> Duration {
+        let Some(attempts) = self
+            .0
+            .get_mut(&key)
+            .filter(|attempts| attempts.not_before + FORGOTTEN > now)
+        else {
+            self.0.insert(
+                key,
+                Attempts {
+                    retry: None,
+                    not_before: now,
+                },
+            );
+            return Duration::ZERO;
+        };
+        let pause = attempts
+            .retry
+            .get_or_insert_with(|| BACKOFF.retry(fastrand::Rng::new()))
+            .pause();
+        attempts.not_before = now + pause;
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_are_forgotten() {
+        let key = || (Target::Node("n".parse().unwrap()), "u".to_owned());
+        let mut restraint = Restraint::default();
+        let mut now = Instant::now();
+        let mut pauses = Vec::new();
+        for _ in 0..14 {
+            assert_eq!(restraint.pause_of(&key(), now), None);
+            let pause = restraint.note_key(key(), now);
+            pauses.push(pause);
+            now += pause;
+        }
+        assert_eq!(pauses[0], Duration::ZERO);
+        for (index, pause) in pauses[1..5].iter().enumerate() {
+            let least = Duration::from_millis(250 << index);
+            assert!((least..=2 * least).contains(pause), "{pauses:?}");
+        }
+        let longest = Duration::from_secs(5 * 60);
+        assert!((longest / 2..=longest).contains(&pauses[13]), "{pauses:?}");
+        let last = restraint.note_key(key(), now);
+        assert_eq!(restraint.pause_of(&key(), now), Some(last));
+        assert_eq!(
+            restraint.note_key(key(), now + last + FORGOTTEN),
+            Duration::ZERO
+        );
+    }
+}

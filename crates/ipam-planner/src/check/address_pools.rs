@@ -1,0 +1,145 @@
+//! Rules on the files about LoadBalancer addresses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::files::unusable;
+use ipam_core::model::{Finding, ObjectRef, Rule, Severity};
+use ipam_core::net::{RangeIndex, covers, merge, overlapping_pairs};
+use ipam_desired::{
+    AddressPoolRange, Desired, PinnedAddress, PoolRange, ServicePin, WantedAddressPool,
+};
+
+fn ranges(desired: &Desired) -> Vec<(&WantedAddressPool, &AddressPoolRange)> {
+    desired
+        .address_pools
+        .values()
+        .flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range)))
+        .collect()
+}
+
+/// Selectors make no difference: of two pools that overlap Cilium puts one out of use.
+pub(super) fn overlapping_address_pools(desired: &Desired) -> Vec<Finding> {
+    let ranges = ranges(desired);
+    let pairs = overlapping_pairs(
+        ranges
+            .iter()
+            .enumerate()
+            .map(|(index, (_, range))| (range.range, index)),
+    );
+    let finding = |(one, other): (usize, usize)| {
+        let mut pair = [ranges[one], ranges[other]];
+        pair.sort_by(|(_, a), (_, b)| a.origin.cmp(&b.origin));
+        let [(first_pool, first), (pool, range)] = pair;
+        // Of one pool it is told when the pool is read.
+        if first_pool.name == pool.name {
+            return None;
+        }
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` overlaps `{}` ({} and {}): Cilium would put one of them out of use",
+            pool.name, first_pool.name, range.range, first.range
+        );
+        let finding = Finding::new(Severity::Error, Rule("address-pool-overlap"), message);
+        let finding = finding.about(ObjectRef::address_pool(pool.name.as_str()));
+        let finding = finding
+            .at(&range.origin, format!("overlaps {}", first.range))
+            .and(&first.origin, "this one");
+        Some(finding.help("give each pool addresses of its own"))
+    };
+    pairs.into_iter().filter_map(finding).collect()
+}
+
+/// Pod CIDRs over LoadBalancer addresses: the blocks there are not handed out.
+pub(super) fn pools_over_address_pools(desired: &Desired) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let excluded = merge(desired.policy.excluded.iter().copied());
+    let ranges = ranges(desired);
+    let wanted = ranges
+        .iter()
+        .enumerate()
+        .map(|(place, (_, range))| (range.range, place));
+    let wanted = RangeIndex::new(wanted.filter(|(range, _)| !covers(&excluded, range)));
+    for pool in desired.pools.values() {
+        let reserved = merge(pool.reserved.iter().copied());
+        let hits = |own: &PoolRange| {
+            wanted
+                .overlapping(&own.block.range())
+                .find(|(range, _)| !covers(&reserved, range))
+        };
+        let Some((other, range)) = pool
+            .ranges
+            .iter()
+            .find_map(hits)
+            .map(|(_, place)| ranges[*place])
+        else {
+            continue;
+        };
+        let message = format!(
+            "pool `{}` overlaps {} of CiliumLoadBalancerIPPool `{}`; the blocks there are not handed out",
+            pool.name, range.range, other.name
+        );
+        let finding = Finding::new(
+            Severity::Warning,
+            Rule("pool-over-other-addresses"),
+            message,
+        );
+        let finding = finding.about(ObjectRef::pool(&pool.name));
+        let finding = finding
+            .at(&pool.origin, "overlaps")
+            .and(&range.origin, "LoadBalancer addresses");
+        findings.push(
+            finding
+                .help("list that part under `reserved` to say that it is meant, or move the pool"),
+        );
+    }
+    findings
+}
+
+pub(super) fn unusable_addresses(desired: &Desired) -> Vec<Finding> {
+    let unusable = unusable();
+    let finding = |(pool, range): (&WantedAddressPool, &AddressPoolRange)| {
+        let hit = unusable
+            .iter()
+            .find(|unusable| unusable.overlaps(&range.range))?;
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` has {}, part of {hit}, which no Service can have",
+            pool.name, range.range
+        );
+        let finding = Finding::new(Severity::Error, Rule("unusable-address-space"), message);
+        let finding = finding.about(ObjectRef::address_pool(pool.name.as_str()));
+        let finding = finding.at(&range.origin, "loopback, link-local, multicast or reserved");
+        Some(finding.help("use addresses that your network routes to the nodes"))
+    };
+    ranges(desired).into_iter().filter_map(finding).collect()
+}
+
+/// Two Services may share an address; whether these do, only the cluster tells.
+pub(super) fn addresses_pinned_twice(desired: &Desired) -> Vec<Finding> {
+    let mut pinned: BTreeMap<IpAddr, Vec<(&ServicePin, &PinnedAddress)>> = BTreeMap::new();
+    for pin in desired.service_pins.values() {
+        pin.addresses.iter().for_each(|address| {
+            pinned
+                .entry(address.address)
+                .or_default()
+                .push((pin, address))
+        });
+    }
+    let finding = |(address, pins): (IpAddr, Vec<(&ServicePin, &PinnedAddress)>)| {
+        let [(first, first_at), (second, second_at), ..] = pins[..] else {
+            return None;
+        };
+        let message = format!(
+            "{address} is pinned for Services `{}` and `{}`",
+            first.service, second.service
+        );
+        let finding = Finding::new(Severity::Warning, Rule("address-pinned-twice"), message);
+        let finding = finding.about(ObjectRef::service(&second.service));
+        let finding = finding
+            .at(&second_at.origin, "pinned again")
+            .and(&first_at.origin, "pinned here");
+        Some(finding.help(
+            "they must share it (the same sharing key, other ports), or the later one is blocked",
+        ))
+    };
+    pinned.into_iter().filter_map(finding).collect()
+}

@@ -1,0 +1,155 @@
+//! Pod-CIDR annotations that hide one another, that nobody reads, and fields that are no CIDR.
+
+use super::finding;
+use ipam_cilium::observed::{
+    AnnotationKeys, AnnotationReads, FamilyUse, HoldingField, ModeSeen, Node, Observed,
+};
+use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity};
+use ipam_core::net::{Block, Family};
+
+pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
+    let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    let mut findings = Vec::new();
+    for node in observed.nodes.values() {
+        let reads = observed.annotation_reads(node);
+        findings.extend(unreadable(node, is_kubernetes && node.spec.is_empty()));
+        if is_kubernetes {
+            for family in Family::BOTH {
+                findings.extend(hidden(node, family, reads));
+                findings.extend(outweighed(observed, node, family));
+                findings.extend(not_read(observed, node, family, reads));
+            }
+        } else if let Some((block, field)) = misleading(observed, node) {
+            let message = format!(
+                "node `{}` carries {block} in an annotation that this IPAM mode does not read",
+                node.name
+            );
+            let finding = finding(Severity::Info, "annotation-not-used", message)
+                .about(ObjectRef::node(&node.name));
+            let finding = finding
+                .seen([format!("{field}: {block}")])
+                .causes("nothing; it misleads whoever reads it");
+            findings.push(finding.help("remove the annotation"));
+        }
+    }
+    findings
+}
+
+/// An annotation that names another block than that of the node's Pods: agents up to 1.11 write the
+/// right one at each start.
+fn misleading(observed: &Observed, node: &Node) -> Option<(Block, HoldingField)> {
+    let lives = observed.lives_in(&node.name);
+    let mut annotated = Family::BOTH
+        .into_iter()
+        .filter_map(|family| node.annotated(family));
+    annotated.find(|(block, _)| observed.knows_homes() && !lives.contains(block))
+}
+
+fn unreadable(node: &Node, is_needed: bool) -> Option<Finding> {
+    let (text, severity) = match (&node.unreadable_spec, &node.unreadable_annotation) {
+        (Some(text), _) => (text, Severity::Error),
+        (None, Some(text)) => (
+            text,
+            if is_needed {
+                Severity::Error
+            } else {
+                Severity::Info
+            },
+        ),
+        (None, None) => return None,
+    };
+    let message = format!(
+        "node `{}` shows a block that cannot be read ({text})",
+        node.name
+    );
+    let finding = finding(severity, "unreadable-block", message).about(ObjectRef::node(&node.name));
+    let causes = match severity {
+        Severity::Error => "its agent does not take it, and may wait for one when it starts again",
+        _ => "nothing now: its agent does not look there",
+    };
+    Some(
+        finding
+            .seen([text.clone()])
+            .causes(causes)
+            .help("mend the field by hand"),
+    )
+}
+
+/// The newer key, which an agent writes itself, hides the older one (`pkg/annotation/k8s.go` Get).
+fn hidden(node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding> {
+    let (newer, older) = (
+        node.annotation.get(family)?,
+        node.old_annotation.get(family)?,
+    );
+    (newer != older && reads == AnnotationReads::Yes(AnnotationKeys::Both)).then_some(())?;
+    let message = format!(
+        "on node `{}` the annotation with the older key, {older}, is hidden by the newer one, {newer}",
+        node.name
+    );
+    let evidence = [
+        format!("{}: {newer}", HoldingField::Annotation),
+        format!("{}: {older}", HoldingField::OldAnnotation),
+    ];
+    let finding = finding(Severity::Warning, "annotation-hidden", message)
+        .about(ObjectRef::node(&node.name))
+        .seen(evidence);
+    Some(
+        finding
+            .causes("an edit of the older key has no effect")
+            .help("write both keys alike, as `cilium-ipam apply` does"),
+    )
+}
+
+/// `spec.podCIDRs` always wins (`pkg/k8s/node.go` ParseNode).
+fn outweighed(observed: &Observed, node: &Node, family: Family) -> Option<Finding> {
+    let (spec, (annotated, field)) = (node.spec.get(family)?, node.annotated(family)?);
+    // An agent that was moved by `ipv4-range` writes where it is.
+    (*spec != annotated && !observed.lives_in(&node.name).contains(&annotated)).then_some(())?;
+    let message = format!(
+        "on node `{}` the annotation, {annotated}, is not read, because spec.podCIDRs has {spec}",
+        node.name
+    );
+    let evidence = [
+        format!("spec.podCIDRs: {spec}"),
+        format!("{field}: {annotated}"),
+    ];
+    let finding = finding(Severity::Warning, "annotation-outweighed", message)
+        .about(ObjectRef::node(&node.name))
+        .seen(evidence);
+    Some(
+        finding
+            .causes(format!("the node stays in {spec}"))
+            .help("remove the annotation, or re-create the Node without spec.podCIDRs"),
+    )
+}
+
+fn not_read(
+    observed: &Observed,
+    node: &Node,
+    family: Family,
+    reads: AnnotationReads,
+) -> Option<Finding> {
+    let (block, field) = node
+        .annotated(family)
+        .filter(|_| node.spec.get(family).is_none())?;
+    (reads == AnnotationReads::GateClosed).then_some(())?;
+    let waits = observed.cilium.use_of(family) == FamilyUse::Required;
+    let severity = if waits {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let message = format!(
+        "node `{}` has {block} in an annotation only, and this Cilium does not read it",
+        node.name
+    );
+    let evidence = [
+        format!("{field}: {block}"),
+        "annotate-k8s-node is not \"true\"".to_owned(),
+    ];
+    let finding = finding(severity, "annotation-not-read", message)
+        .about(ObjectRef::node(&node.name))
+        .seen(evidence);
+    let finding = finding.causes("its agent waits for a block when it starts, without an end");
+    Some(finding.help("set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or write spec.podCIDRs with `cilium-ipam apply`"))
+}

@@ -1,0 +1,204 @@
+//! What each node announces by BGP, and whether Pods really live there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding;
+use ipam_cilium::observed::{Announced, HoldingField, Observed, Speaker};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
+use ipam_core::net::{Block, RangeIndex};
+
+/// The Pods of all nodes, by block.
+type Homes<'o> = RangeIndex<(&'o NodeName, Block)>;
+
+/// Nodes that announce blocks in which other nodes' Pods live, and nodes whose Pods nobody
+/// announces.
+pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
+    let homes = observed.nodes.keys().flat_map(|name| {
+        observed
+            .lives_in(name)
+            .into_iter()
+            .map(move |block| (name, block))
+    });
+    let homes: Homes<'_> =
+        RangeIndex::new(homes.map(|(name, block)| (block.range(), (name, block))));
+    let announced: BTreeMap<&NodeName, Announced> = observed
+        .nodes
+        .values()
+        .filter_map(|node| Some((&node.name, observed.announces(node)?)))
+        .collect();
+    let announcers = RangeIndex::new(
+        announced
+            .iter()
+            .flat_map(|(name, what)| what.blocks.iter().map(move |block| (block.range(), *name))),
+    );
+    let mut findings = Vec::new();
+    for (name, what) in &announced {
+        let lives = observed.lives_in(name);
+        for block in what.blocks.iter().filter(|block| !lives.contains(block)) {
+            findings.extend(of_announcer(name, *block, what, &lives, &homes));
+        }
+        let silent = |block: &&Block| announcers.overlapping(&block.range()).next().is_none();
+        findings.extend(
+            lives
+                .iter()
+                .filter(silent)
+                .map(|block| unheard(name, *block, what)),
+        );
+    }
+    findings
+}
+
+fn field_of(name: &NodeName, field: HoldingField) -> String {
+    match field {
+        HoldingField::CiliumNode => format!("CiliumNode `{name}` spec.ipam.podCIDRs"),
+        _ => format!("Node `{name}` spec.podCIDRs"),
+    }
+}
+
+fn of_announcer(
+    name: &NodeName,
+    block: Block,
+    what: &Announced,
+    lives: &[Block],
+    homes: &Homes<'_>,
+) -> Option<Finding> {
+    let of_others = || {
+        homes
+            .overlapping(&block.range())
+            .map(|(_, home)| *home)
+            .filter(|(other, _)| *other != name)
+    };
+    let lives_text = if lives.is_empty() {
+        "no block".to_owned()
+    } else {
+        super::spaced(lives)
+    };
+    let mut evidence = vec![
+        format!("{}: {block}", field_of(name, what.field)),
+        format!("its Pods live in {lives_text}"),
+    ];
+    let victims = of_others()
+        .take(super::NAMED)
+        .map(|(other, block)| format!("Pods of node `{other}` live in {block}"));
+    evidence.extend(victims);
+    evidence.push(format!("announced by {}", what.speaker));
+    let about = |finding: Finding| {
+        finding
+            .about(ObjectRef::node(name))
+            .seen(evidence.clone())
+            .help(mend(what))
+    };
+    let names: BTreeSet<&NodeName> = of_others().map(|(other, _)| other).collect();
+    if names.is_empty() {
+        // A part of its own addresses, or more than them, leads to the right node.
+        if lives.iter().any(|own| own.overlaps(block)) {
+            return None;
+        }
+        let message = format!("node `{name}` announces {block}, in which no Pods live");
+        let has_family = lives.iter().any(|own| own.family() == block.family());
+        let lost = match has_family {
+            true => {
+                "packets to it end at this node, and its own Pods are reached only if others announce them"
+            }
+            false => "packets to it end at this node, which has no Pods of this family",
+        };
+        return Some(
+            about(finding(Severity::Warning, "announces-empty-block", message)).causes(lost),
+        );
+    }
+    let names: Vec<&NodeName> = names.into_iter().collect();
+    let others = super::named(&names);
+    let message = format!("node `{name}` announces {block}, in which the Pods of {others} live");
+    let consequence = format!(
+        "packets to those Pods arrive at `{name}`; when `{name}` goes down, the Pods of {others} are lost, though nothing is wrong there"
+    );
+    Some(
+        about(finding(
+            Severity::Error,
+            "announces-block-of-another",
+            message,
+        ))
+        .causes(consequence),
+    )
+}
+
+/// The way out depends on which of the two fields is the right one.
+fn mend(what: &Announced) -> &'static str {
+    match (what.speaker, what.field) {
+        (_, HoldingField::CiliumNode) => {
+            "restart the agent, so that it publishes and announces the block that it gives addresses of"
+        }
+        (Speaker::MetalLb, _) => {
+            "in cluster-pool, upgrade to Cilium 1.12 or later, which announces the CiliumNode's block; in ipam kubernetes, drain the nodes and restart their agents, so that Pods move to the Node's block"
+        }
+        (_, _) => {
+            "upgrade to Cilium 1.15 or later, which announces the CiliumNode's block, or drain the nodes and restart their agents, so that Pods move to the Node's block"
+        }
+    }
+}
+
+/// Nobody announces the block, though its node announces something.
+fn unheard(name: &NodeName, block: Block, what: &Announced) -> Finding {
+    let message = format!("nobody announces {block}, in which the Pods of node `{name}` live");
+    let announced = if what.blocks.is_empty() {
+        "nothing".to_owned()
+    } else {
+        super::spaced(&what.blocks)
+    };
+    let evidence = [
+        format!("its Pods live in {block}"),
+        format!("{}: announces {announced}", field_of(name, what.field)),
+    ];
+    let finding = finding(Severity::Error, "pods-not-announced", message)
+        .about(ObjectRef::node(name))
+        .seen(evidence);
+    let help = match what.blocks.is_empty() {
+        true => {
+            "the field that is announced is empty: see whether the node's agent runs and has written its CiliumNode"
+        }
+        false => "make the field that is announced show this block",
+    };
+    finding
+        .causes("routers do not know the way to these Pods")
+        .help(help)
+}
+
+/// Advertisements that no peer of any node gets: a label that is mistyped looks like this.
+pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
+    use ipam_cilium::observed::ObservedKind::{BgpClusterConfig, BgpPeerConfig};
+    let is_blind = observed.is_blind_to_any(&[BgpClusterConfig, BgpPeerConfig]);
+    if is_blind || observed.nodes.is_empty() || !observed.is_on("enable-bgp-control-plane") {
+        return Vec::new();
+    }
+    let sent: BTreeSet<&str> = observed
+        .nodes
+        .values()
+        .flat_map(|node| observed.advertisements_of(node))
+        .map(|advertisement| advertisement.name.as_str())
+        .collect();
+    let silent = observed
+        .announcing
+        .advertisements
+        .iter()
+        .filter(|advertisement| !sent.contains(advertisement.name.as_str()));
+    let finding = |advertisement: &ipam_cilium::observed::Advertisement| {
+        let name = advertisement.name.escape_debug();
+        let message =
+            format!("no peer of any node gets what CiliumBGPAdvertisement `{name}` announces");
+        let labels: Vec<String> = advertisement
+            .labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let subject = ObjectRef {
+            kind: "CiliumBGPAdvertisement",
+            name: advertisement.name.clone(),
+        };
+        let finding = finding(Severity::Warning, "advertisement-of-nobody", message).about(subject);
+        let finding = finding.seen([format!("its labels: {}", labels.join(" "))]);
+        finding
+            .causes("what it lists is not announced, by whatever nodes it was meant for")
+            .help("a CiliumBGPPeerConfig must choose it by these labels, and a CiliumBGPClusterConfig name that peer config for some node")
+    };
+    silent.map(finding).collect()
+}

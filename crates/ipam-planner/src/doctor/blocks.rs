@@ -1,0 +1,277 @@
+//! The same addresses on two nodes, and nodes that move when their agent restarts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::finding;
+use crate::check::{Holder, overlapping_holders};
+use ipam_cilium::observed::{
+    FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, range_setting,
+};
+use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
+use ipam_core::net::{Block, Family, RangeIndex};
+
+/// Two nodes whose Pods live in the same addresses.
+pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
+    let mut homes: Vec<Holder<'_>> = observed.homes().collect();
+    if !observed.knows_homes() {
+        // Whichever of the fields counts: what two nodes show may be held by both.
+        homes.extend(observed.shown_blocks());
+    }
+    let pairs = overlapping_holders(homes);
+    let finding = |((first, one), (second, other)): (Holder<'_>, Holder<'_>)| {
+        let message = format!(
+            "the Pods of nodes `{first}` and `{second}` live in the same addresses: {one} and {other}"
+        );
+        let says = |name, block| {
+            let refusal = observed.cluster_pool_refusal(block, name);
+            refusal.map_or_else(String::new, |refusal| {
+                format!("; Cilium's operator says: {refusal}")
+            })
+        };
+        let evidence = [
+            (first, one, String::new()),
+            (second, other, says(second, other)),
+        ];
+        let evidence = evidence.map(|(name, block, says)| format!("node `{name}`: {block}{says}"));
+        let finding =
+            finding(Severity::Error, "block-held-twice", message).about(ObjectRef::node(second));
+        let finding = finding.about_also(ObjectRef::node(first)).seen(evidence);
+        finding
+            .causes(
+                "packets to these Pods reach one of the two nodes, whichever the sender thinks of",
+            )
+            .help("drain one of them and give it another block")
+    };
+    pairs.into_iter().map(finding).collect()
+}
+
+/// Which block an agent would take, and who says so.
+fn at_next_start(observed: &Observed, node: &Node, family: Family) -> Option<(Block, String)> {
+    let read = observed.holds(node).get(family).copied()?;
+    let block = observed
+        .read_from_node(node)
+        .into_iter()
+        .find(|block| block.family() == family)?;
+    let key = range_setting(family);
+    match observed
+        .setting(&node.labels, key)
+        .filter(|_| read.field == HoldingField::Setting)
+    {
+        Some(setting) => Some((block, format!("{key} of {}", setting.source))),
+        None => Some((block, read.field.to_string())),
+    }
+}
+
+/// In ipam `kubernetes`: nodes whose agent would take another block than it runs with, and those
+/// that an override explains.
+pub(super) fn changes_at_restart(observed: &Observed) -> Vec<Finding> {
+    if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
+        return Vec::new();
+    }
+    let homes = observed.cilium_nodes.keys().flat_map(|name| {
+        observed
+            .lives_in(name)
+            .into_iter()
+            .map(move |block| (block.range(), name))
+    });
+    let nexts = observed.nodes.values().flat_map(|node| {
+        Family::BOTH.into_iter().filter_map(|family| {
+            Some((at_next_start(observed, node, family)?.0.range(), &node.name))
+        })
+    });
+    // Where Pods live, and where they will.
+    let homes = RangeIndex::new(homes.chain(nexts));
+    let mut findings = Vec::new();
+    for node in observed.nodes.values() {
+        for family in Family::BOTH {
+            let lived = observed
+                .cilium_node_shows(&node.name, family)
+                .map(|(block, _)| block);
+            let (Some(lived), Some((next, source))) =
+                (lived, at_next_start(observed, node, family))
+            else {
+                continue;
+            };
+            if lived != next {
+                findings.push(moves(observed, node, lived, next, &source, &homes));
+            } else if let Some(spec) = node.spec.get(family).filter(|spec| **spec != lived) {
+                findings.push(overridden(node, *spec, lived, &source));
+            }
+        }
+    }
+    findings
+}
+
+fn moves(
+    observed: &Observed,
+    node: &Node,
+    lived: Block,
+    next: Block,
+    source: &str,
+    homes: &RangeIndex<&NodeName>,
+) -> Finding {
+    let name = &node.name;
+    let others: BTreeSet<&NodeName> = homes
+        .overlapping(&next.range())
+        .map(|(_, other)| *other)
+        .filter(|other| *other != name)
+        .collect();
+    let others: Vec<&NodeName> = others.into_iter().collect();
+    let evidence = [
+        format!("CiliumNode `{name}` spec.ipam.podCIDRs: {lived}"),
+        format!("Node `{name}` {source}: {next}"),
+    ];
+    let message = format!(
+        "the Pods of node `{name}` live in {lived}, but its agent takes {next} when it starts again"
+    );
+    let lost = format!("after a restart of the agent every Pod of `{name}` must be made anew");
+    let help = "re-create the Node object with the block that its Pods live in, or drain the node and restart its agent";
+    let are_there = others.iter().any(|other| {
+        observed
+            .lives_in(other)
+            .iter()
+            .any(|block| block.overlaps(next))
+    });
+    let twice = match are_there {
+        true => format!("the Pods of {} live there", super::named(&others)),
+        false => format!("{} takes it too", super::named(&others)),
+    };
+    // Settings of this very node may say otherwise, and cannot be seen.
+    let hidden = [
+        ObservedKind::CiliumNodeConfig,
+        ObservedKind::CiliumDaemonSet,
+    ]
+    .into_iter()
+    .find(|kind| observed.blind_spot(*kind).is_some());
+    let (severity, consequence) = match (others.is_empty(), hidden) {
+        (true, None) => (Severity::Warning, lost),
+        (false, None) => (
+            Severity::Error,
+            format!("{lost}, and {next} is then held twice: {twice}"),
+        ),
+        (_, Some(kind)) => (
+            Severity::Warning,
+            format!(
+                "unless {}, which could not be read, sets an address range for it: {lost}",
+                kind.resource()
+            ),
+        ),
+    };
+    finding(severity, "block-changes-at-restart", message)
+        .about(ObjectRef::node(name))
+        .seen(evidence)
+        .causes(consequence)
+        .help(help)
+}
+
+/// Node and CiliumNode differ for good, as `ipv4-range` does it.
+fn overridden(node: &Node, spec: Block, lived: Block, source: &str) -> Finding {
+    let name = &node.name;
+    let message = format!(
+        "node `{name}` shows {spec} in spec.podCIDRs, but its Pods live in {lived}, because of {source}"
+    );
+    let evidence = [
+        format!("Node `{name}` spec.podCIDRs: {spec}"),
+        format!("CiliumNode `{name}` spec.ipam.podCIDRs: {lived}"),
+    ];
+    let finding = finding(Severity::Info, "block-overridden", message)
+        .about(ObjectRef::node(name))
+        .seen(evidence);
+    finding
+        .causes(
+            "Cilium uses the CiliumNode; whatever else reads Node.spec, such as a cloud's route controller, is misled",
+        )
+        .help("this stays until the Node object is made anew with that block")
+}
+
+/// In modes that do not read it: Nodes whose `spec.podCIDRs` is another block than that of their
+/// Pods.
+pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
+    if !matches!(
+        observed.cilium.mode(),
+        ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool)
+    ) {
+        return Vec::new();
+    }
+    // What is announced all the same has a finding of its own.
+    let differs = |node: &&Arc<Node>| {
+        let lives = observed.lives_in(&node.name);
+        let is_announced = observed
+            .announces(node)
+            .is_some_and(|what| what.blocks.iter().any(|block| !lives.contains(block)));
+        !lives.is_empty() && !is_announced && node.spec.iter().any(|block| !lives.contains(block))
+    };
+    let nodes: Vec<&Arc<Node>> = observed.nodes.values().filter(differs).collect();
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+    let message = format!(
+        "spec.podCIDRs of {} is not the block that the Pods live in",
+        super::named(&names)
+    );
+    let line = |node: &&Arc<Node>| {
+        let lives = observed.lives_in(&node.name);
+        format!(
+            "`{}`: Node {}, CiliumNode {}",
+            node.name,
+            super::spaced(node.spec.iter()),
+            super::spaced(lives)
+        )
+    };
+    let seen = nodes.iter().take(super::NAMED).map(line);
+    if observed.is_announced_by_unknown_rules() {
+        let finding = finding(Severity::Error, "announced-block-not-known", message).seen(seen);
+        let finding = finding.causes("up to Cilium 1.11 the Node's block is announced, and Pods are lost with other nodes than their own; from 1.12 on it is harmless");
+        return vec![finding.help("the version could not be told: give it with --cilium-version")];
+    }
+    let finding = finding(Severity::Info, "node-spec-not-used", message).seen(seen);
+    vec![
+        finding
+            .causes("harmless to this Cilium, which does not read it; a cloud's route controller or kube-router would")
+            .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes stay without"),
+    ]
+}
+
+/// In ipam `kubernetes` an agent waits, without an end, until its Node has a block of each family
+/// that is on.
+pub(super) fn nodes_without_block(observed: &Observed) -> Vec<Finding> {
+    if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
+        return Vec::new();
+    }
+    // An annotation that is not read has a finding of its own.
+    let lacks = |node: &&Arc<Node>| {
+        let lives = observed.lives_in(&node.name);
+        let has = |family: Family| {
+            lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some()
+        };
+        Family::BOTH
+            .into_iter()
+            .any(|family| observed.cilium.use_of(family) == FamilyUse::Required && !has(family))
+    };
+    let names: Vec<&NodeName> = observed
+        .nodes
+        .values()
+        .filter(lacks)
+        .map(|node| &node.name)
+        .collect();
+    let [first, ..] = &names[..] else {
+        return Vec::new();
+    };
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    let message = format!(
+        "{} {verb} no block of a family that is switched on",
+        super::named(&names)
+    );
+    let finding =
+        finding(Severity::Warning, "node-without-block", message).about(ObjectRef::node(first));
+    let finding = finding.seen([format!(
+        "Node `{first}`: no spec.podCIDRs, and no annotation that is read"
+    )]);
+    let finding =
+        finding.causes("their agents wait for one, without an end, and no Pod starts there");
+    vec![finding.help(format!(
+        "`cilium-ipam plan` gives them one; `cilium-ipam explain {first}` tells why it does not"
+    ))]
+}

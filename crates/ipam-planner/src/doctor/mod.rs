@@ -1,0 +1,99 @@
+//! What is wrong with a running cluster: every source of a node's block held against the others,
+//! judged by what this Cilium reads and announces.
+//!
+//! Reads what was observed, and the files where there are any. Never writes, and what could not be
+//! seen is never taken for absent.
+
+mod annotations;
+mod announcing;
+mod blocks;
+mod capacity;
+mod cilium_nodes;
+mod identity;
+mod installation;
+mod placement;
+mod pod_pools;
+mod ranges;
+mod rib;
+mod services;
+
+use crate::check;
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{Finding, NodeName, Rule, Severity, grouped_digits};
+use ipam_desired::Desired;
+
+pub use identity::{Certainty, Conclusion, conclusions};
+pub use rib::{Path, Rib, RibError, Route, Usage};
+
+/// Names that a finding spells out; more are counted.
+const NAMED: usize = 10;
+
+/// All findings, the worst first. Without files, rules on files have nothing to say, and without
+/// what routers hold, those on routes.
+pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
+    let rules: [fn(&Observed) -> Vec<Finding>; 19] = [
+        installation::no_cilium,
+        installation::modes_of_other_allocators,
+        installation::agents_of_two_versions,
+        installation::settings_newer_than_agents,
+        installation::rival_allocators,
+        blocks::held_twice,
+        blocks::changes_at_restart,
+        blocks::unused_specs,
+        blocks::nodes_without_block,
+        announcing::blocks_of_others,
+        announcing::advertisements_of_nobody,
+        annotations::faults,
+        cilium_nodes::orphans,
+        cilium_nodes::refused,
+        cilium_nodes::refused_soon,
+        pod_pools::overlaps,
+        pod_pools::missing_defaults,
+        ranges::of_cluster,
+        services::unannounced,
+    ];
+    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
+    findings.extend(check::observed(observed));
+    if let Some(desired) = desired {
+        findings.extend(check::examination(desired, observed));
+        findings.extend(ranges::of_files(desired, observed));
+        findings.extend(capacity::of_pools(desired, observed));
+        findings.extend(placement::of_plan(desired, observed));
+    }
+    findings.extend(capacity::of_cluster_pool(observed));
+    findings.extend(rib::audit(ribs, desired, observed));
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
+    Finding::new(severity, Rule(rule), message)
+}
+
+/// `node a` or `nodes a, b and 7 more`.
+fn named(names: &[&NodeName]) -> String {
+    let first: Vec<String> = names
+        .iter()
+        .take(NAMED)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let noun = if names.len() == 1 { "node" } else { "nodes" };
+    match names.len().saturating_sub(NAMED) {
+        0 => format!("{noun} {}", first.join(", ")),
+        more => format!(
+            "{noun} {} and {} more",
+            first.join(", "),
+            grouped_digits(more)
+        ),
+    }
+}
+
+/// `a b`, for blocks and ranges.
+fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items
+        .into_iter()
+        .map(|item| item.to_string())
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,79 @@
+//! Ipam `multi-pool`: pools of Pods that hand out the same addresses, and nodes whose default pool
+//! is not there.
+
+use std::collections::BTreeMap;
+
+use super::{finding, named};
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
+use ipam_core::net::{Range, overlapping_pairs};
+
+fn subject(name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: "CiliumPodIPPool",
+        name: name.to_owned(),
+    }
+}
+
+/// The operator keeps account of each pool by itself (`operator/pkg/ipam/allocator/multipool` @
+/// 1.15 to 1.19).
+pub(super) fn overlaps(observed: &Observed) -> Vec<Finding> {
+    if !observed.is_multi_pool() {
+        return Vec::new();
+    }
+    let ranges: Vec<(Range, &str)> = observed
+        .pod_pools
+        .iter()
+        .flat_map(|(name, pool)| pool.cidrs().map(move |cidr| (cidr.range(), name.as_str())))
+        .collect();
+    let mut pairs: Vec<(&str, &str)> = overlapping_pairs(ranges)
+        .into_iter()
+        .filter(|(a, b)| a != b)
+        .collect();
+    pairs.iter_mut().for_each(|(a, b)| {
+        if a > b {
+            std::mem::swap(a, b);
+        }
+    });
+    pairs.sort_unstable();
+    pairs.dedup();
+    let finding = |(first, second): (&str, &str)| {
+        let (first, second) = (first.escape_debug(), second.escape_debug());
+        let message = format!("CiliumPodIPPools `{first}` and `{second}` have addresses in common");
+        let finding = finding(Severity::Error, "pod-pools-overlap", message)
+            .about(subject(&second.to_string()));
+        let finding =
+            finding.causes("Cilium does not compare its pools, so two nodes get the same block");
+        finding.help("take the CIDR out of the one of which no node has a block, and restart Cilium's operator")
+    };
+    pairs.into_iter().map(finding).collect()
+}
+
+/// An agent waits for the pool that is its default before its node gets ready.
+pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
+    let is_blind =
+        observed.is_blind_to_any(&[ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig]);
+    if !observed.is_multi_pool() || is_blind {
+        return Vec::new();
+    }
+    let mut missing: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        let pool = observed.default_pool(node);
+        if !observed.pod_pools.contains_key(pool) {
+            missing.entry(pool).or_default().push(&node.name);
+        }
+    }
+    let finding = |(pool, nodes): (&str, Vec<&NodeName>)| {
+        let pool = pool.escape_debug().to_string();
+        let message = format!(
+            "`{pool}` is the default pool of {}, and there is no such CiliumPodIPPool",
+            named(&nodes)
+        );
+        let finding =
+            finding(Severity::Error, "default-pool-missing", message).about(subject(&pool));
+        let finding =
+            finding.causes("agents that start there wait for it, and Pods get no address");
+        finding.help("make the pool, or name another one by ipam-default-ip-pool (`cilium-ipam apply` does both)")
+    };
+    missing.into_iter().map(finding).collect()
+}

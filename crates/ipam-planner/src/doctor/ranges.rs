@@ -1,0 +1,158 @@
+//! Blocks and pools held against the other ranges of the cluster.
+
+use super::finding;
+use ipam_cilium::observed::{Observed, OtherUser};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
+use ipam_core::net::{Block, Family, Range, RangeIndex};
+use ipam_desired::Desired;
+
+/// Blocks of nodes over Service CIDRs, addresses of machines and LoadBalancer pools, and outside
+/// the native-routing CIDR.
+pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
+    let others = RangeIndex::new(observed.used_by_others());
+    let mut findings = Vec::new();
+    for name in observed.nodes.keys() {
+        for block in observed.lives_in(name) {
+            if let Some((range, what)) = others.overlapping(&block.range()).next() {
+                findings.push(over(name, block, range, *what));
+            }
+        }
+    }
+    findings.extend(outside_native_routing(observed));
+    findings
+}
+
+fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Finding {
+    let message =
+        format!("the Pods of node `{name}` live in {block}, which overlaps {range}, {what}");
+    let finding = finding(Severity::Error, "block-over-other-addresses", message)
+        .about(ObjectRef::node(name));
+    let finding = finding.seen([
+        format!("node `{name}`: {block}"),
+        format!("{what}: {range}"),
+    ]);
+    finding
+        .causes("packets to one of the two go to the other")
+        .help("drain the node and give it another block, or move the other range")
+}
+
+/// Ranges that are routed without masquerading; `None` where tunnels make it irrelevant or nothing
+/// is set.
+fn native_routing(observed: &Observed, family: Family) -> Option<Block> {
+    let setting = |key| observed.common_setting(key).map(|setting| setting.value);
+    let is_native =
+        setting("routing-mode") == Some("native") || setting("tunnel") == Some("disabled");
+    let masquerade = match family {
+        Family::Ipv4 => "enable-ipv4-masquerade",
+        Family::Ipv6 => "enable-ipv6-masquerade",
+    };
+    // Masquerading is on unless it is said; ip-masq-agent has a list of its own.
+    if setting(masquerade) == Some("false") || observed.is_on("enable-ip-masq-agent") {
+        return None;
+    }
+    let key = match family {
+        Family::Ipv4 => "ipv4-native-routing-cidr",
+        Family::Ipv6 => "ipv6-native-routing-cidr",
+    };
+    Block::lenient(setting(key).filter(|_| is_native)?).ok()
+}
+
+fn outside_native_routing(observed: &Observed) -> Vec<Finding> {
+    let of_family = |family: Family| {
+        let native = native_routing(observed, family)?;
+        let is_outside = |block: &Block| block.family() == family && !native.contains(*block);
+        let outside = |name: &&NodeName| observed.lives_in(name).iter().any(is_outside);
+        let names: Vec<&NodeName> = observed.nodes.keys().filter(outside).collect();
+        let [first, ..] = &names[..] else { return None };
+        let message = format!(
+            "the Pods of {} live outside the native-routing CIDR {native}",
+            super::named(&names)
+        );
+        let finding = finding(Severity::Warning, "outside-native-routing-cidr", message)
+            .about(ObjectRef::node(first));
+        let evidence = [
+            format!("cilium-config: {native}"),
+            format!(
+                "node `{first}`: {}",
+                super::spaced(observed.lives_in(first))
+            ),
+        ];
+        let finding = finding.seen(evidence).causes(
+            "packets to these Pods are masqueraded: they seem to come from the sender's node",
+        );
+        Some(
+            finding.help(
+                "widen ipv4-native-routing-cidr (or its IPv6 twin) in cilium-config so that it covers every pool",
+            ),
+        )
+    };
+    Family::BOTH.into_iter().filter_map(of_family).collect()
+}
+
+/// Pools outside the native-routing CIDR.
+pub(super) fn of_files(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for pool in desired.pools.values() {
+        for family in Family::BOTH {
+            let Some(native) = native_routing(observed, family) else {
+                continue;
+            };
+            let ranges = pool
+                .ranges
+                .iter()
+                .filter(|range| range.block.family() == family);
+            for range in ranges.filter(|range| !native.contains(range.block)) {
+                let message = format!(
+                    "pool `{}` has {}, outside the native-routing CIDR {native}",
+                    pool.name, range.block
+                );
+                let finding = finding(
+                    Severity::Warning,
+                    "pool-outside-native-routing-cidr",
+                    message,
+                )
+                .about(ObjectRef::pool(&pool.name));
+                let finding = finding
+                    .at(&range.origin, "outside")
+                    .seen([format!("cilium-config: {native}")]);
+                let finding = finding.causes("packets to Pods there are masqueraded");
+                findings.push(finding.help(
+                    "widen the native-routing CIDR in cilium-config so that it covers every pool",
+                ));
+            }
+        }
+    }
+    findings.extend(outside_pools(desired, observed));
+    findings
+}
+
+/// Nodes whose Pods live in a block of none of the pools.
+fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let has_family = |family: Family| {
+        desired
+            .pools
+            .values()
+            .any(|pool| pool.families().any(|of| of == family))
+    };
+    let is_outside = |block: &Block| {
+        has_family(block.family()) && !desired.pools.values().any(|pool| pool.contains(*block))
+    };
+    let names: Vec<&NodeName> = observed
+        .nodes
+        .keys()
+        .filter(|name| observed.lives_in(name).iter().any(is_outside))
+        .collect();
+    let [first, ..] = &names[..] else { return None };
+    let message = format!(
+        "the Pods of {} live in blocks of no pool",
+        super::named(&names)
+    );
+    let finding =
+        finding(Severity::Info, "block-outside-pools", message).about(ObjectRef::node(first));
+    let line =
+        |name: &&NodeName| format!("node `{name}`: {}", super::spaced(observed.lives_in(name)));
+    let finding = finding
+        .seen(names.iter().take(super::NAMED).map(line))
+        .causes("these blocks count for no pool's use");
+    Some(finding.help("add their range to a pool to have them counted there"))
+}

@@ -1,0 +1,348 @@
+//! Routes held against where Pods live and which Services have addresses: missing, stale, from the
+//! wrong node, too specific.
+//!
+//! What should be announced is where Pods live, not what a node announces: that is the difference
+//! that matters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::{Rib, Route, Usage};
+use crate::doctor::{finding, named, spaced};
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
+use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
+use ipam_desired::Desired;
+
+struct Audit<'o> {
+    observed: &'o Observed,
+    /// Blocks with the node whose Pods live there.
+    homes: RangeIndex<(&'o NodeName, Block)>,
+    /// Nodes by the addresses of their machines.
+    machines: BTreeMap<IpAddr, &'o NodeName>,
+    /// Addresses of Services.
+    services: BTreeSet<IpAddr>,
+    /// Address space that is ours: other routes are not our business.
+    ours: Vec<Range>,
+}
+
+/// What is wrong with the routes of these routers together: a route that one of two families' files
+/// holds is not missing in the other.
+pub(crate) fn audit(ribs: &[Rib], desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
+    if ribs.is_empty() || !observed.knows_homes() {
+        return Vec::new();
+    }
+    let audit = Audit::new(desired, observed);
+    let mut findings: Vec<Finding> = ribs
+        .iter()
+        .flat_map(|rib| rib.routes.iter().flat_map(|route| audit.route(rib, route)))
+        .collect();
+    findings.extend(audit.missing(ribs));
+    findings.extend(audit.unknown_origins(ribs));
+    findings
+}
+
+impl<'o> Audit<'o> {
+    fn new(desired: Option<&Desired>, observed: &'o Observed) -> Audit<'o> {
+        let homes: Vec<(&NodeName, Block)> = observed.homes().collect();
+        let machines = observed
+            .nodes
+            .values()
+            .flat_map(|node| node.addresses.iter().map(|address| (*address, &node.name)));
+        let pools = desired.iter().flat_map(|desired| desired.pools.values());
+        let pools = pools.flat_map(|pool| pool.ranges.iter().map(|range| range.block.range()));
+        let cluster_pool = ["cluster-pool-ipv4-cidr", "cluster-pool-ipv6-cidr"];
+        let cluster_pool = cluster_pool
+            .iter()
+            .filter_map(|key| observed.cilium.cluster_pool(key))
+            .flatten();
+        let blocks = homes.iter().map(|(_, block)| block.range());
+        let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
+        let ours = merge(
+            pools
+                .chain(cluster_pool.map(|block| block.range()))
+                .chain(blocks)
+                .chain(balancers),
+        );
+        Audit {
+            observed,
+            homes: RangeIndex::new(
+                homes
+                    .into_iter()
+                    .map(|(name, block)| (block.range(), (name, block))),
+            ),
+            machines: machines.collect(),
+            services: observed
+                .services
+                .values()
+                .flat_map(|service| service.ingress.iter().copied())
+                .collect(),
+            ours,
+        }
+    }
+
+    fn route(&self, rib: &Rib, route: &Route) -> Vec<Finding> {
+        let range = route.prefix.range();
+        // A wider route than all that is ours is an aggregate or the default route.
+        let place = self
+            .ours
+            .partition_point(|ours| ours.first_and_family() <= range.first_and_family());
+        let is_ours = place
+            .checked_sub(1)
+            .is_some_and(|before| self.ours[before].contains(&range));
+        if route.paths.is_empty() || !is_ours {
+            return Vec::new();
+        }
+        let homes: Vec<(&NodeName, Block)> = self
+            .homes
+            .overlapping(&range)
+            .map(|(_, home)| *home)
+            .collect();
+        if let Some((owner, _)) = homes.iter().find(|(_, block)| *block == route.prefix) {
+            return self.wrong_nodes(rib, route, owner).into_iter().collect();
+        }
+        if let Some((owner, block)) = homes.iter().find(|(_, block)| block.contains(route.prefix)) {
+            return vec![self.too_specific(rib, route, owner, *block)];
+        }
+        // Addresses of Services may be announced together.
+        let is_of_services = self
+            .services
+            .range(range.first()..=range.last())
+            .next()
+            .is_some();
+        let is_blind = self.observed.blind_spot(ObservedKind::Service).is_some();
+        let is_balanced = || {
+            self.observed
+                .load_balancer_ranges()
+                .any(|(_, balancers)| balancers.overlaps(&range))
+        };
+        if !homes.is_empty() || is_of_services || (is_blind && is_balanced()) {
+            return Vec::new();
+        }
+        vec![self.stale(rib, route)]
+    }
+
+    /// The nodes that a route leads to.
+    fn leads_to(&self, route: &Route, usage: Usage) -> Vec<&'o NodeName> {
+        let paths = route.paths.iter().filter(|path| path.usage == usage);
+        let node = |hops: &Vec<IpAddr>| hops.iter().find_map(|hop| self.machines.get(hop)).copied();
+        paths
+            .filter_map(|path| node(&path.hops))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
+    }
+
+    fn evidence(&self, rib: &Rib, route: &Route) -> Vec<String> {
+        let path = |path: &super::Path| {
+            let used = if path.usage == Usage::Used {
+                "in use"
+            } else {
+                "spare"
+            };
+            format!(
+                "{}: {} by way of {} ({used})",
+                rib.source.escape_debug(),
+                route.prefix,
+                spaced(&path.hops)
+            )
+        };
+        route.paths.iter().map(path).collect()
+    }
+
+    fn wrong_nodes(&self, rib: &Rib, route: &Route, owner: &NodeName) -> Option<Finding> {
+        let wrong = |usage| -> Vec<&NodeName> {
+            self.leads_to(route, usage)
+                .into_iter()
+                .filter(|node| *node != owner)
+                .collect()
+        };
+        let (used, spare) = (wrong(Usage::Used), wrong(Usage::Spare));
+        let (severity, nodes, consequence) = match (used.is_empty(), spare.is_empty()) {
+            (false, _) => (
+                Severity::Error,
+                used,
+                format!(
+                    "packets to the Pods of `{owner}` arrive at another node, and are lost when that one goes down"
+                ),
+            ),
+            (true, false) => (
+                Severity::Warning,
+                spare,
+                format!("when `{owner}` withdraws its route, packets to its Pods go there"),
+            ),
+            (true, true) => return None,
+        };
+        let message = format!(
+            "routers hold {} from {}, but the Pods of node `{owner}` live there",
+            route.prefix,
+            named(&nodes)
+        );
+        let finding = finding(severity, "route-from-wrong-node", message)
+            .about(ObjectRef::node(owner))
+            .seen(self.evidence(rib, route));
+        Some(finding.causes(consequence).help(
+            "see what `doctor` says of that node: its announced block is not the one of its Pods",
+        ))
+    }
+
+    fn too_specific(&self, rib: &Rib, route: &Route, owner: &NodeName, block: Block) -> Finding {
+        let message = format!(
+            "routers hold {}, a part of {block}, in which the Pods of node `{owner}` live",
+            route.prefix
+        );
+        let leads = self.leads_to(route, Usage::Used);
+        let is_owner = !leads.is_empty() && leads.iter().all(|node| *node == owner);
+        let (severity, consequence) = match is_owner {
+            _ if leads.is_empty() => (
+                Severity::Warning,
+                "the longer prefix wins, and whose it is cannot be told from its next hop"
+                    .to_owned(),
+            ),
+            true => (
+                Severity::Warning,
+                "it leads to the right node, and costs every router a route".to_owned(),
+            ),
+            false => (
+                Severity::Error,
+                format!("the longer prefix wins: packets to these Pods do not reach `{owner}`"),
+            ),
+        };
+        let finding = finding(severity, "route-too-specific", message)
+            .about(ObjectRef::node(owner))
+            .seen(self.evidence(rib, route));
+        finding
+            .causes(consequence)
+            .help("find out who announces it, and filter it at the routers: a node's whole block is all that they need")
+    }
+
+    fn stale(&self, rib: &Rib, route: &Route) -> Finding {
+        let message = format!(
+            "routers hold {}, in which no Pods live and which no Service has",
+            route.prefix
+        );
+        let finding =
+            finding(Severity::Warning, "route-stale", message).seen(self.evidence(rib, route));
+        let finding = finding
+            .causes("packets to it go to a node that drops them, and whoever gets the block next is not reached");
+        finding.help("restart the agent that announces it, or remove the static route")
+    }
+
+    /// Routes to nodes' blocks of which neither next hop nor peer is a node: a router stands
+    /// between.
+    fn unknown_origins(&self, ribs: &[Rib]) -> Option<Finding> {
+        let is_home = |route: &&Route| {
+            self.homes
+                .overlapping(&route.prefix.range())
+                .any(|(_, (_, block))| *block == route.prefix)
+        };
+        let is_unknown = |route: &&Route| {
+            !route.paths.is_empty() && self.leads_to(route, Usage::Used).is_empty()
+        };
+        let unknown: Vec<(&Rib, &Route)> = ribs
+            .iter()
+            .flat_map(|rib| {
+                rib.routes
+                    .iter()
+                    .filter(is_home)
+                    .filter(is_unknown)
+                    .map(move |route| (rib, route))
+            })
+            .collect();
+        let (rib, first) = unknown.first()?;
+        let message = format!(
+            "of {} it cannot be told from which node: neither next hop nor peer is a node",
+            routes(unknown.len())
+        );
+        let finding = finding(Severity::Info, "route-of-unknown-origin", message)
+            .seen(self.evidence(rib, first));
+        let finding = finding.causes("whether they lead to the right node is not judged");
+        Some(finding.help("give the RIB of the routers that the nodes peer with"))
+    }
+
+    /// Blocks of nodes that announce, of a family that one of the routers has any route of; where
+    /// none has any, of every family.
+    fn missing(&self, ribs: &[Rib]) -> Vec<Finding> {
+        let routes = ribs
+            .iter()
+            .flat_map(|rib| &rib.routes)
+            .filter(|route| !route.paths.is_empty());
+        let held: BTreeSet<Block> = routes.map(|route| route.prefix).collect();
+        let families: BTreeSet<Family> = held.iter().map(|block| block.family()).collect();
+        let wider = RangeIndex::new(held.iter().map(|block| (block.range(), *block)));
+        let mut findings = Vec::new();
+        for (node, what) in self
+            .observed
+            .nodes
+            .values()
+            .filter_map(|node| Some((node, self.observed.announces(node)?)))
+        {
+            let is_judged =
+                |block: &Block| families.is_empty() || families.contains(&block.family());
+            let blocks = self
+                .observed
+                .lives_in(&node.name)
+                .into_iter()
+                .filter(is_judged);
+            for block in blocks
+                .filter(|block| !held.contains(block) && what.family_is_announced(block.family()))
+            {
+                let aggregate = wider
+                    .overlapping(&block.range())
+                    .map(|(_, wider)| *wider)
+                    .find(|wider| wider.contains(block));
+                findings.push(without_route(
+                    ribs,
+                    &node.name,
+                    block,
+                    aggregate,
+                    held.len(),
+                ));
+            }
+        }
+        findings
+    }
+}
+
+fn without_route(
+    ribs: &[Rib],
+    node: &NodeName,
+    block: Block,
+    aggregate: Option<Block>,
+    held: usize,
+) -> Finding {
+    let sources: Vec<&str> = ribs.iter().map(|rib| rib.source.as_str()).collect();
+    let evidence = format!(
+        "{}: {}, none of them to {block}",
+        sources.join(", ").escape_debug(),
+        routes(held)
+    );
+    let about = |severity, message: String| {
+        finding(severity, "route-missing", message)
+            .about(ObjectRef::node(node))
+            .seen([evidence])
+    };
+    let Some(aggregate) = aggregate else {
+        let finding = about(
+            Severity::Error,
+            format!("routers have no route to {block}, in which the Pods of node `{node}` live"),
+        );
+        let finding = finding.causes("Pods of this node are not reached from outside");
+        return finding.help(
+            "check the BGP session of the node with `cilium bgp peers`, and the routers' filters",
+        );
+    };
+    let message =
+        format!("routers have no route to {block} of node `{node}` but the wider {aggregate}");
+    let finding = about(Severity::Info, message)
+        .causes("whoever announces the wider route must know the way to this node");
+    finding.help("ask the router that makes this summary with `--rib`, too")
+}
+
+fn routes(number: usize) -> String {
+    if number == 1 {
+        "1 route".to_owned()
+    } else {
+        format!("{number} routes")
+    }
+}

@@ -1,0 +1,295 @@
+//! An address or a CIDR: who has it, and by which field.
+
+use serde::Serialize;
+
+use super::FORMAT_VERSION;
+use crate::check::neutron_ranges;
+use crate::plan::{Plan, node_changes};
+use ipam_cilium::observed::{HoldingField, Node, Observed};
+use ipam_core::net::Range;
+use ipam_desired::Desired;
+
+/// Everything that shares an address with what was asked about.
+#[derive(Debug, Serialize)]
+pub struct RangeExplanation {
+    format_version: &'static str,
+    /// As it was asked.
+    pub subject: String,
+    /// What uses it, has it to give, or keeps it free.
+    pub uses: Vec<Use>,
+}
+
+/// One of them.
+#[derive(Debug, Serialize)]
+pub struct Use {
+    /// Such as `Node/worker-7`.
+    pub object: String,
+    /// The field, in the words of the object.
+    pub field: String,
+    /// Its range.
+    pub range: String,
+    /// How the two lie.
+    pub relation: Relation,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// How the range of a use lies to what was asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// They are the same.
+    Equal,
+    /// It has more.
+    Contains,
+    /// It is a part.
+    Within,
+    /// They cross.
+    Overlaps,
+}
+
+impl Relation {
+    /// As printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Relation::Equal => "is it",
+            Relation::Contains => "contains it",
+            Relation::Within => "lies in it",
+            Relation::Overlaps => "overlaps it",
+        }
+    }
+}
+
+struct Asking {
+    range: Range,
+    uses: Vec<Use>,
+}
+
+pub(super) fn explain(
+    subject: &str,
+    range: Range,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> RangeExplanation {
+    let mut asking = Asking {
+        range,
+        uses: Vec::new(),
+    };
+    asking.nodes(observed);
+    asking.cluster(observed);
+    asking.files(desired, observed);
+    for change in node_changes(&plan.changes) {
+        for block in change
+            .after
+            .iter()
+            .filter(|block| !change.before.contains(block))
+        {
+            asking.add(
+                block.range(),
+                format!("Node/{}", change.node),
+                change.edit.write_path(),
+                "planned, not written yet",
+            );
+        }
+    }
+    RangeExplanation {
+        format_version: FORMAT_VERSION,
+        subject: subject.to_owned(),
+        uses: asking.uses,
+    }
+}
+
+impl Asking {
+    fn add(&mut self, range: Range, object: String, field: impl ToString, meaning: &'static str) {
+        if !range.overlaps(&self.range) {
+            return;
+        }
+        let relation = match (range.contains(&self.range), self.range.contains(&range)) {
+            (true, true) => Relation::Equal,
+            (true, false) => Relation::Contains,
+            (false, true) => Relation::Within,
+            (false, false) => Relation::Overlaps,
+        };
+        self.uses.push(Use {
+            object,
+            field: field.to_string(),
+            range: range.to_string(),
+            relation,
+            meaning,
+        });
+    }
+
+    fn nodes(&mut self, observed: &Observed) {
+        for node in observed.nodes.values() {
+            self.node(node, observed);
+        }
+        for node in observed.cilium_nodes.values() {
+            let lives = observed.lives_in(&node.name);
+            let allocated = node.allocated.iter().flat_map(|(_, blocks)| blocks);
+            for (block, field) in node
+                .pod_cidrs
+                .iter()
+                .map(|block| (block, HoldingField::CiliumNode.as_str()))
+                .chain(allocated.map(|block| (block, "spec.ipam.pools.allocated")))
+            {
+                let meaning = match (observed.knows_homes(), lives.contains(block)) {
+                    (false, _) => "not known whether Pods live here",
+                    (true, true) => "Pods of this node live here",
+                    (true, false) => "not used by this IPAM mode",
+                };
+                self.add(
+                    block.range(),
+                    format!("CiliumNode/{}", node.name),
+                    field,
+                    meaning,
+                );
+            }
+        }
+    }
+
+    fn node(&mut self, node: &Node, observed: &Observed) {
+        let object = || format!("Node/{}", node.name);
+        let announced = observed
+            .announces(node)
+            .filter(|what| what.field == HoldingField::NodeSpec);
+        let fields = [
+            (HoldingField::NodeSpec, &node.spec),
+            (HoldingField::Annotation, &node.annotation),
+            (HoldingField::OldAnnotation, &node.old_annotation),
+        ];
+        for (field, blocks) in fields {
+            for block in blocks.iter() {
+                let is_read = observed.read_from_node(node).contains(block);
+                let is_announced = announced.as_ref().is_some_and(|what| {
+                    field == HoldingField::NodeSpec && what.blocks.contains(block)
+                });
+                let meaning = match (is_read, is_announced) {
+                    _ if !observed.knows_homes() => "not known whether its agent takes it",
+                    (true, true) => "its agent takes it, and announces it",
+                    (true, false) => "its agent takes it",
+                    (false, true) => "announced by BGP, though its agent does not take it",
+                    (false, false) => "not read by its agent",
+                };
+                self.add(block.range(), object(), field, meaning);
+            }
+        }
+        for address in &node.addresses {
+            self.add(
+                Range::from(*address),
+                object(),
+                "status.addresses",
+                "an address of the machine",
+            );
+        }
+    }
+
+    fn cluster(&mut self, observed: &Observed) {
+        for range in &observed.service_ranges {
+            self.add(
+                *range,
+                "ServiceCIDR".to_owned(),
+                "spec.cidrs",
+                "addresses of Services",
+            );
+        }
+        for (name, range) in observed.load_balancer_ranges() {
+            self.add(
+                range,
+                format!("CiliumLoadBalancerIPPool/{name}"),
+                "spec.blocks",
+                "given to Services of type LoadBalancer",
+            );
+        }
+        for (name, service) in &observed.services {
+            for address in &service.ingress {
+                self.add(
+                    Range::from(*address),
+                    format!("Service/{name}"),
+                    "status.loadBalancer.ingress",
+                    "this Service has it",
+                );
+            }
+        }
+        for key in ["cluster-pool-ipv4-cidr", "cluster-pool-ipv6-cidr"] {
+            for block in observed.cilium.cluster_pool(key).into_iter().flatten() {
+                self.add(
+                    block.range(),
+                    "ConfigMap/cilium-config".to_owned(),
+                    key,
+                    "given to nodes by Cilium's operator",
+                );
+            }
+        }
+    }
+
+    fn files(&mut self, desired: &Desired, observed: &Observed) {
+        for pool in desired.pools.values() {
+            for range in &pool.ranges {
+                self.add(
+                    range.block.range(),
+                    format!("IPPool/{}", pool.name),
+                    format!("spec.cidrs ({})", range.origin),
+                    "given to nodes",
+                );
+            }
+            for range in &pool.reserved {
+                self.add(
+                    *range,
+                    format!("IPPool/{}", pool.name),
+                    format!("spec.reserved ({})", pool.origin),
+                    "kept free",
+                );
+            }
+        }
+        for (pool, range) in neutron_ranges(desired, observed) {
+            self.add(
+                range.range(),
+                format!("IPPool/{}", pool.name),
+                format!("spec.neutron.subnet ({})", pool.subnet_origin),
+                "given to ports by Neutron",
+            );
+        }
+        for pin in desired.pins.values() {
+            for block in pin.blocks.iter() {
+                self.add(
+                    block.range(),
+                    format!("NodeAssignment/{}", pin.node),
+                    format!("spec.podCIDRs ({})", pin.origin),
+                    "pinned to this node",
+                );
+            }
+        }
+        for pin in desired.service_pins.values() {
+            for pinned in &pin.addresses {
+                let field = format!("spec.ips ({})", pinned.origin);
+                self.add(
+                    Range::from(pinned.address),
+                    format!("ServiceAssignment/{}", pin.service),
+                    field,
+                    "pinned to this Service",
+                );
+            }
+        }
+        for range in &desired.policy.excluded {
+            self.add(*range, "Policy".to_owned(), "spec.excluded", "never given");
+        }
+        let claims = observed.claims_in_force(desired.policy.quarantine);
+        for (block, claim) in &claims.in_flight {
+            self.add(
+                block.range(),
+                format!("claim of node {}", claim.node),
+                "ConfigMap/cilium-ipam-claims",
+                "about to be written",
+            );
+        }
+        for (block, resting) in &claims.resting {
+            self.add(
+                block.range(),
+                format!("rests after node {}", resting.node),
+                "ConfigMap/cilium-ipam-claims",
+                "free for other nodes later",
+            );
+        }
+    }
+}

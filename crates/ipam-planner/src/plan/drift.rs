@@ -1,0 +1,171 @@
+//! Where the cluster shows something else than it should, and who wrote it.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
+use ipam_cilium::observed::{HoldingField, ModeSeen, Node, Observed};
+use ipam_core::model::{IpamMode, NodeName};
+use ipam_core::net::{Block, Family};
+use ipam_core::neutron::Id;
+use ipam_desired::Pin;
+
+/// A place that shows something else than it should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drift {
+    /// A field of the cluster.
+    Field(FieldDrift),
+    /// The pairs of a VM's port.
+    Pairs(PairsDrift),
+}
+
+impl Drift {
+    /// The node that it is about.
+    pub fn node(&self) -> &NodeName {
+        match self {
+            Drift::Field(drift) => &drift.node,
+            Drift::Pairs(drift) => &drift.node,
+        }
+    }
+}
+
+/// What the port of a node's VM lets out, of what is ours to say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PairsDrift {
+    /// The node that the VM is.
+    pub node: NodeName,
+    /// The port.
+    pub port: Id,
+    /// What it should let out.
+    pub expected: BTreeSet<IpNet>,
+    /// What it lets out.
+    pub seen: BTreeSet<IpNet>,
+}
+
+/// A field of a node that shows another block than it should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldDrift {
+    /// The node.
+    pub node: NodeName,
+    /// The field that differs.
+    pub field: HoldingField,
+    /// What it should show.
+    pub expected: Block,
+    /// What it shows.
+    pub seen: Block,
+    /// Field manager and time of the last write, where the server kept them.
+    pub author: Option<(String, String)>,
+}
+
+/// Compares every field of a node that may decide with its pin, or else with the field that Cilium
+/// prefers.
+pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
+    let held = observed.holds(node);
+    for family in Family::BOTH {
+        // A setting of the node outweighs what its Node shows.
+        let is_set = held
+            .get(family)
+            .is_some_and(|holding| holding.field == HoldingField::Setting);
+        let held = held.get(family).map(|holding| holding.block);
+        let Some(expected) = pin.and_then(|pin| pin.blocks.get(family).copied()).or(held) else {
+            continue;
+        };
+        for (field, seen) in shown(observed, node, family).filter(|(_, seen)| *seen != expected) {
+            if is_set && field != HoldingField::CiliumNode && held == Some(expected) {
+                continue;
+            }
+            let author = author(observed, &node.name, field);
+            drift.push(Drift::Field(FieldDrift {
+                node: node.name.clone(),
+                field,
+                expected,
+                seen,
+                author,
+            }));
+        }
+    }
+}
+
+/// In ipam `cluster-pool` the CiliumNode alone decides: kube-controller-manager fills Node.spec for
+/// others, and older agents write annotations.
+fn shown(
+    observed: &Observed,
+    node: &Node,
+    family: Family,
+) -> impl Iterator<Item = (HoldingField, Block)> {
+    let of_node = [
+        (HoldingField::NodeSpec, node.spec.get(family)),
+        (HoldingField::Annotation, node.annotation.get(family)),
+        (HoldingField::OldAnnotation, node.old_annotation.get(family)),
+    ];
+    let is_cluster_pool = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
+    let of_node = of_node.map(|(field, block)| {
+        block
+            .filter(|_| !is_cluster_pool)
+            .map(|block| (field, *block))
+    });
+    let of_cilium_node = observed
+        .cilium_nodes
+        .get(&node.name)
+        .into_iter()
+        .flat_map(|other| &other.pod_cidrs);
+    let of_cilium_node = of_cilium_node.filter(move |block| block.family() == family);
+    of_node
+        .into_iter()
+        .flatten()
+        .chain(of_cilium_node.map(|block| (HoldingField::CiliumNode, *block)))
+}
+
+/// Every block that a field of the Node or the CiliumNode of this name shows, whoever reads it.
+pub(super) fn all_shown<'o>(
+    observed: &'o Observed,
+    name: &'o NodeName,
+) -> impl Iterator<Item = (HoldingField, Block)> + use<'o> {
+    let of_node = observed.nodes.get(name).into_iter().flat_map(|node| {
+        let fields = [
+            (HoldingField::NodeSpec, &node.spec),
+            (HoldingField::Annotation, &node.annotation),
+            (HoldingField::OldAnnotation, &node.old_annotation),
+        ];
+        fields
+            .into_iter()
+            .flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)))
+    });
+    let of_cilium_node = observed
+        .cilium_nodes
+        .get(name)
+        .into_iter()
+        .flat_map(|node| {
+            let pod_cidrs = node
+                .pod_cidrs
+                .iter()
+                .map(|block| (HoldingField::CiliumNode, *block));
+            let allocated = node.allocated.iter().flat_map(|(_, blocks)| blocks);
+            pod_cidrs.chain(allocated.map(|block| (HoldingField::Allocated, *block)))
+        });
+    of_node.chain(of_cilium_node)
+}
+
+/// Field manager and time of the last write of a field.
+pub(super) fn author(
+    observed: &Observed,
+    node: &NodeName,
+    field: HoldingField,
+) -> Option<(String, String)> {
+    let of_cilium_node = observed
+        .cilium_nodes
+        .get(node)
+        .into_iter()
+        .flat_map(|other| &other.authors);
+    let of_node = observed
+        .nodes
+        .get(node)
+        .into_iter()
+        .flat_map(|node| &node.authors);
+    let of_field = of_node
+        .chain(of_cilium_node)
+        .filter(|author| author.field == field);
+    of_field
+        .max_by(|a, b| a.time.cmp(&b.time))
+        .map(|author| (author.manager.clone(), author.time.clone()))
+}

@@ -1,0 +1,112 @@
+//! Which blocks the files give to which nodes, whatever the cluster holds.
+//!
+//! The one place that compares a block with pools, pins and exclusions. Knows nothing of who holds
+//! or claims it.
+
+use super::misplaced::MisplacedReason;
+use ipam_cilium::observed::Node;
+use ipam_core::model::{NodeName, PoolName};
+use ipam_core::net::{Block, Range, RangeIndex};
+use ipam_desired::{Desired, Pool, PoolState};
+
+/// Answers whether the files give a block, without a walk over all pools and pins.
+pub(super) struct FileBlocks<'d> {
+    desired: &'d Desired,
+    pools: RangeIndex<&'d PoolName>,
+    pinned: RangeIndex<&'d NodeName>,
+}
+
+impl<'d> FileBlocks<'d> {
+    pub(super) fn new(desired: &'d Desired) -> FileBlocks<'d> {
+        let ranges = |pool: &'d Pool| {
+            pool.ranges
+                .iter()
+                .map(|range| (range.block.range(), &pool.name))
+        };
+        let pinned = desired
+            .pins
+            .values()
+            .flat_map(|pin| pin.blocks.iter().map(|block| (block.range(), &pin.node)));
+        FileBlocks {
+            desired,
+            pools: RangeIndex::new(desired.pools.values().flat_map(ranges)),
+            pinned: RangeIndex::new(pinned),
+        }
+    }
+
+    /// The pool that has the whole block in one of its ranges.
+    pub(super) fn pool_of(&self, block: Block) -> Option<&'d Pool> {
+        let mut around = self
+            .pools
+            .overlapping(&block.range())
+            .filter(|(range, _)| range.contains(&block.range()));
+        around
+            .next()
+            .and_then(|(_, name)| self.desired.pools.get(*name))
+    }
+
+    /// The pool that has the block as one of its own, or why none gives it to any node.
+    pub(super) fn giver(&self, block: Block) -> Result<&'d Pool, MisplacedReason> {
+        if overlaps(&self.desired.policy.excluded, block) {
+            return Err(MisplacedReason::Excluded);
+        }
+        let pool = self.pool_of(block).ok_or(MisplacedReason::InNoPool)?;
+        let size = pool
+            .block_size
+            .get(block.family())
+            .ok_or(MisplacedReason::InNoPool)?;
+        if *size != block.size() {
+            return Err(MisplacedReason::OtherBlockSize(*size));
+        }
+        if overlaps(&pool.reserved, block) {
+            return Err(MisplacedReason::Reserved);
+        }
+        Ok(pool)
+    }
+
+    /// Why the files would not give a node this block, even if all pools were empty.
+    pub(super) fn obstacle(&self, node: &Node, block: Block) -> Option<MisplacedReason> {
+        let pin = self.desired.pins.get(&node.name);
+        if pin.is_some_and(|pin| pin.blocks.get(block.family()) == Some(&block)) {
+            return None;
+        }
+        let pool = match self.giver(block) {
+            Ok(pool) => pool,
+            Err(reason) => return Some(reason),
+        };
+        if let Some(other) = self.pinned_to_other(&node.name, block) {
+            return Some(MisplacedReason::PinnedToOther(other.clone()));
+        }
+        match pin {
+            Some(pin) if pin.pool != pool.name => {
+                Some(MisplacedReason::PinnedElsewhere(pin.pool.clone()))
+            }
+            Some(_) => None,
+            None => (!pool.selector.matches(&node.labels)).then_some(MisplacedReason::NotSelected),
+        }
+    }
+
+    /// The same for a block that the node does not have yet: a disabled pool keeps what it gave,
+    /// and gives nothing.
+    pub(super) fn obstacle_to_new(&self, node: &Node, block: Block) -> Option<MisplacedReason> {
+        let is_disabled = |pool: &&Pool| pool.state == PoolState::Disabled;
+        let disabled = || {
+            self.pool_of(block)
+                .filter(is_disabled)
+                .map(|_| MisplacedReason::PoolDisabled)
+        };
+        self.obstacle(node, block).or_else(disabled)
+    }
+
+    fn pinned_to_other(&self, node: &NodeName, block: Block) -> Option<&'d NodeName> {
+        self.pinned
+            .overlapping(&block.range())
+            .map(|(_, other)| *other)
+            .filter(|other| *other != node)
+            .min()
+    }
+}
+
+fn overlaps(ranges: &[Range], block: Block) -> bool {
+    ranges.iter().any(|range| range.overlaps(&block.range()))
+}

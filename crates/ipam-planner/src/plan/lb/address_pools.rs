@@ -1,0 +1,328 @@
+//! Which address pools change, and how.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::change::{Change, Target};
+use super::change::{AddressPoolChange, PoolAction};
+use super::obstacle::{AddressUser, LbObstacle};
+use super::{LbPlan, blocked, hidden};
+use crate::check::{self, NeutronTrouble};
+use crate::plan::BlockedReason;
+use ipam_cilium::lbipam::{
+    AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
+};
+use ipam_cilium::observed::{Observed, ObservedKind, SeenAddressPool};
+use ipam_core::claims::Claims;
+use ipam_core::model::{
+    AddressPoolName, Finding, Hazard, OWNER_LABEL, ObjectRef, ObjectVersion, Rule, Severity,
+};
+use ipam_core::net::{Range, RangeIndex};
+use ipam_desired::{AddressPoolsAsked, Desired, WantedAddressPool};
+
+pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let deciding = Deciding {
+        observed,
+        rules: observed.lb_rules(),
+        users: Users::new(desired, observed, &claims),
+    };
+    for wanted in desired.address_pools.values() {
+        plan.findings
+            .extend(deciding.users.given_in_use(wanted, observed));
+        let target = Target::AddressPool(wanted.name.clone());
+        match deciding.wanted(wanted) {
+            Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
+            Ok(None) => plan.unchanged.push(target),
+            Err(reason) => {
+                let origin = Some(wanted.origin.clone());
+                plan.blocked.push(super::Blocked {
+                    target,
+                    reason,
+                    origin,
+                });
+            }
+        }
+    }
+    let is_asked_here = desired.address_pools_asked == AddressPoolsAsked::All;
+    for seen in observed
+        .address_pools
+        .values()
+        .filter(|seen| is_asked_here && seen.is_ours())
+    {
+        let Ok(name) = seen.name.parse::<AddressPoolName>() else {
+            continue;
+        };
+        if desired.address_pools.contains_key(&name) {
+            continue;
+        }
+        match deciding.deletion(&name, seen) {
+            Ok(change) => plan.changes.push(Change::AddressPool(Box::new(change))),
+            Err(obstacle) => plan
+                .blocked
+                .push(blocked(Target::AddressPool(name), obstacle, None)),
+        }
+    }
+    let order = |change: &Change| match change {
+        Change::AddressPool(change) => Some((change.action, change.name.clone())),
+        Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
+    };
+    plan.changes.sort_by_key(order);
+}
+
+struct Deciding<'d> {
+    observed: &'d Observed,
+    rules: LbRules,
+    users: Users,
+}
+
+impl Deciding<'_> {
+    fn wanted(
+        &self,
+        wanted: &WantedAddressPool,
+    ) -> Result<Option<AddressPoolChange>, BlockedReason> {
+        let api = self.api()?;
+        let (spec, translation) = wanted
+            .manifest
+            .spec
+            .translated(&self.rules)
+            .map_err(LbObstacle::NotRead)?;
+        let mut after = AddressPoolManifest {
+            spec,
+            ..wanted.manifest.clone()
+        };
+        after
+            .labels
+            .insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
+        let seen = self.observed.address_pools.get(wanted.name.as_str());
+        self.users.refuse(&after, seen)?;
+        let change =
+            |action, before: Option<AddressPoolManifest>, guard, author| AddressPoolChange {
+                action,
+                name: wanted.name.clone(),
+                api,
+                translation: match &before {
+                    Some(before) if before.spec.cidrs.is_empty() == after.spec.cidrs.is_empty() => {
+                        Translation::None
+                    }
+                    _ => translation,
+                },
+                before,
+                after: Some(after.clone()),
+                author,
+                hazard: Hazard::None,
+                guard,
+                origin: Some(wanted.origin.clone()),
+            };
+        let Some(seen) = seen else {
+            return Ok(Some(change(
+                PoolAction::Create,
+                None,
+                ObjectVersion::default(),
+                None,
+            )));
+        };
+        let action = match seen.manifest.labels.get(OWNER_LABEL.0) {
+            _ if seen.is_ours() => PoolAction::Update,
+            None => PoolAction::Adopt,
+            Some(owner) => return Err(LbObstacle::ManagedByAnother(owner.clone()).into()),
+        };
+        if action == PoolAction::Update && is_as_wanted(seen, &after, &self.rules) {
+            return Ok(None);
+        }
+        if !seen.version.is_known() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        let before = shown_of(seen, &after);
+        Ok(Some(change(
+            action,
+            Some(before),
+            seen.version.clone(),
+            seen.author.clone(),
+        )))
+    }
+
+    fn deletion(
+        &self,
+        name: &AddressPoolName,
+        seen: &SeenAddressPool,
+    ) -> Result<AddressPoolChange, LbObstacle> {
+        Ok(AddressPoolChange {
+            action: PoolAction::Delete,
+            name: name.clone(),
+            api: self.api()?,
+            before: Some(seen.manifest.clone()),
+            after: None,
+            translation: Translation::None,
+            author: seen.author.clone(),
+            hazard: Hazard::None,
+            guard: seen.version.clone(),
+            origin: None,
+        })
+    }
+
+    fn api(&self) -> Result<AddressPoolApi, LbObstacle> {
+        if let Some(why) = hidden(self.observed, ObservedKind::LoadBalancerPool) {
+            return Err(LbObstacle::PoolsHidden(why.to_owned()));
+        }
+        if self.observed.cilium.version.is_none() {
+            return Err(LbObstacle::VersionUnknown);
+        }
+        self.observed
+            .address_pool_api()
+            .ok_or(LbObstacle::NotServed)
+    }
+}
+
+/// Whether nothing is left to write. What others add to labels and annotations is theirs; what we
+/// wrote and the files have no more goes.
+fn is_as_wanted(seen: &SeenAddressPool, wanted: &AddressPoolManifest, rules: &LbRules) -> bool {
+    let is_same = |seen: &Texts, wanted: &Texts, ours: &BTreeSet<String>| {
+        let keys = wanted.keys().chain(ours);
+        keys.into_iter().all(|key| seen.get(key) == wanted.get(key))
+    };
+    is_same(&seen.manifest.labels, &wanted.labels, &seen.our_labels)
+        && is_same(
+            &seen.manifest.annotations,
+            &wanted.annotations,
+            &seen.our_annotations,
+        )
+        && seen.manifest.spec.means_the_same(&wanted.spec, rules)
+}
+
+type Texts = BTreeMap<String, String>;
+
+/// What a pool shows, of labels and annotations what will be written and what we wrote.
+fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoolManifest {
+    let only = |seen: &Texts, written: &Texts, ours: &BTreeSet<String>| {
+        let matters =
+            |(key, _): &(&String, &String)| written.contains_key(*key) || ours.contains(*key);
+        seen.iter()
+            .filter(matters)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    AddressPoolManifest {
+        labels: only(&seen.manifest.labels, &written.labels, &seen.our_labels),
+        annotations: only(
+            &seen.manifest.annotations,
+            &written.annotations,
+            &seen.our_annotations,
+        ),
+        spec: seen.manifest.spec.clone(),
+    }
+}
+
+/// Who has which addresses.
+pub(super) struct Users {
+    known: RangeIndex<AddressUser>,
+    /// Why it is not known who else has addresses.
+    unknown: Option<NeutronTrouble>,
+}
+
+impl Users {
+    pub(super) fn new(desired: &Desired, observed: &Observed, claims: &Claims) -> Users {
+        let blocks = observed
+            .shown_blocks()
+            .map(|(node, block)| (block.range(), AddressUser::PodCidr(node.clone())));
+        let machines = observed.nodes.values().flat_map(|node| {
+            node.addresses.iter().map(|address| {
+                (
+                    Range::from(*address),
+                    AddressUser::Machine(node.name.clone()),
+                )
+            })
+        });
+        let services = observed
+            .service_ranges
+            .iter()
+            .map(|range| (*range, AddressUser::ServiceCidr));
+        let claimed = claims
+            .held()
+            .map(|(block, node)| (block.range(), AddressUser::Claimed(node.clone())));
+        let unattributed = observed
+            .unattributed
+            .iter()
+            .map(|block| (block.range(), AddressUser::Unattributed));
+        let of_neutron = check::neutron_ranges(desired, observed)
+            .map(|(pool, range)| (range.range(), AddressUser::NeutronPool(pool.name.clone())));
+        let all = blocks
+            .chain(machines)
+            .chain(services)
+            .chain(claimed)
+            .chain(unattributed)
+            .chain(of_neutron);
+        Users {
+            known: RangeIndex::new(all),
+            unknown: check::neutron_trouble(desired, observed),
+        }
+    }
+
+    /// Refuses ranges that the pool does not have yet and that something else uses.
+    pub(super) fn refuse(
+        &self,
+        wanted: &AddressPoolManifest,
+        seen: Option<&SeenAddressPool>,
+    ) -> Result<(), LbObstacle> {
+        let has = |range: &Range| {
+            seen.is_some_and(|seen| seen.manifest.spec.ranges().any(|own| own.contains(range)))
+        };
+        let used = |range: Range| {
+            let user = self.known.overlapping(&range).min()?;
+            Some(LbObstacle::InUse(range, user.0, user.1.clone()))
+        };
+        let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
+        let is_more = further.peek().is_some()
+            || seen.is_none_or(|seen| gives_more(&wanted.spec, &seen.manifest.spec));
+        match (further.find_map(used), &self.unknown) {
+            (Some(obstacle), _) => Err(obstacle),
+            (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+impl Users {
+    /// Tells of a pool that is there, and that goes on to give Services what something else has.
+    fn given_in_use(&self, wanted: &WantedAddressPool, observed: &Observed) -> Option<Finding> {
+        observed
+            .address_pools
+            .get(wanted.name.as_str())
+            .filter(|_| !wanted.manifest.spec.disabled)?;
+        let used = wanted
+            .manifest
+            .spec
+            .ranges()
+            .filter_map(|range| self.known.overlapping(&range).min());
+        let used: BTreeSet<&(Range, AddressUser)> = used.collect();
+        let (range, user) = used.first()?;
+        let more = match used.len() - 1 {
+            0 => String::new(),
+            count => format!(", and {count} more"),
+        };
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` may give Services {range}, {user}{more}",
+            wanted.name
+        );
+        let finding = Finding::new(Severity::Error, Rule("address-pool-in-use"), message);
+        let finding = finding
+            .about(ObjectRef::address_pool(wanted.name.as_str()))
+            .at(&wanted.origin, "has them");
+        Some(finding.help("take these addresses out of the pool"))
+    }
+}
+
+/// Whether other Services may get addresses of the same ranges, or the same ones others.
+fn gives_more(wanted: &AddressPoolSpec, seen: &AddressPoolSpec) -> bool {
+    let whom = |spec: &AddressPoolSpec| {
+        let selector = spec
+            .service_selector
+            .as_ref()
+            .map(WrittenSelector::selector)
+            .transpose();
+        (
+            selector.unwrap_or_default().unwrap_or_default(),
+            spec.first_last(),
+        )
+    };
+    !wanted.disabled && (seen.disabled || whom(wanted) != whom(seen))
+}

@@ -1,0 +1,88 @@
+//! Changes of LoadBalancer pools, and of what Services ask for.
+
+use std::net::IpAddr;
+
+use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, Translation};
+use ipam_core::model::{AddressPoolName, Hazard, ObjectVersion, Origin, ServiceName};
+
+/// What a change does to a pool, in the order in which changes are sent: what takes addresses away
+/// goes before what adds them, so that a pool that moves to another name never overlaps itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolAction {
+    /// It is changed, and ours already.
+    Update,
+    /// It becomes ours, and is changed where it differs.
+    Adopt,
+    /// It is brought back to what it was before an apply.
+    Restore,
+    /// It is deleted.
+    Delete,
+    /// It is made.
+    Create,
+}
+
+/// One change of one `CiliumLoadBalancerIPPool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressPoolChange {
+    /// What it does.
+    pub action: PoolAction,
+    /// The pool.
+    pub name: AddressPoolName,
+    /// The version in which it is written.
+    pub api: AddressPoolApi,
+    /// What it shows now, of labels and annotations only those that are written; `None` for one
+    /// that is made.
+    pub before: Option<AddressPoolManifest>,
+    /// What it will show; `None` for one that is deleted.
+    pub after: Option<AddressPoolManifest>,
+    /// Whether the files say it in another field.
+    pub translation: Translation,
+    /// Who wrote its spec last, and when.
+    pub author: Option<(String, String)>,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// The object that was seen; the write must fail when it is another one by now. Empty for one
+    /// that is made: then there must be none.
+    pub guard: ObjectVersion,
+    /// Where the files have it.
+    pub origin: Option<Origin>,
+}
+
+/// What a change does to a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServiceAction {
+    /// It asks for the addresses that it is pinned to.
+    Pin,
+    /// It asks for what it asked for before an apply.
+    Restore,
+}
+
+/// One change of one Service: the annotation by which it asks for addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceChange {
+    /// What it does.
+    pub action: ServiceAction,
+    /// The Service.
+    pub service: ServiceName,
+    /// Key of the annotation.
+    pub key: &'static str,
+    /// Its value now.
+    pub before: Option<String>,
+    /// Its value afterwards.
+    pub after: Option<String>,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// The object that was seen.
+    pub guard: ObjectVersion,
+    /// The pin.
+    pub origin: Option<Origin>,
+}
+
+/// Addresses as the annotation has them.
+pub(super) fn annotation_value(addresses: &[IpAddr]) -> String {
+    addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
+}

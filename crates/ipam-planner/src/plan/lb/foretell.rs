@@ -1,0 +1,379 @@
+//! What changes of pools and pins do to each Service, step by step, now and when the operator
+//! starts again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::super::change::Change;
+use super::world::World;
+use ipam_cilium::lbipam::{
+    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, settle,
+};
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_core::model::{Hazard, ServiceName};
+use ipam_core::net::{Family, Range};
+
+/// When an address goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LossTime {
+    /// When the change is written.
+    Now,
+    /// When the operator starts again or another one takes over.
+    OperatorRestart,
+    /// When Cilium is upgraded to the newest version that is known here.
+    Upgrade,
+}
+
+/// An address that a Service has and loses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// When.
+    pub when: LossTime,
+    /// Why.
+    pub why: Loss,
+    /// Whether it surely goes.
+    pub certainty: Certainty,
+}
+
+/// What becomes of one Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceEffect {
+    /// The Service.
+    pub service: ServiceName,
+    /// Addresses that go, or may go.
+    pub loses: Vec<LostAddress>,
+    /// Addresses that come.
+    pub gains: Vec<Gain>,
+    /// What it then waits for.
+    pub pending: Vec<Pending>,
+}
+
+/// What changes do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// To Services, by name; those to which nothing happens are left out.
+    pub services: Vec<ServiceEffect>,
+    /// Pools that overlap then and did not before, by name.
+    pub conflicts: BTreeMap<String, Conflict>,
+}
+
+impl Effects {
+    /// Addresses that go, or may go, now or later.
+    pub fn lost(&self) -> impl Iterator<Item = (&ServiceName, &LostAddress)> {
+        self.services
+            .iter()
+            .flat_map(|effect| effect.loses.iter().map(move |lost| (&effect.service, lost)))
+    }
+}
+
+/// What these changes do, in their order.
+pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
+    let mut changes = changes
+        .into_iter()
+        .filter(|change| change.as_node().is_none())
+        .peekable();
+    if changes.peek().is_none() {
+        // Nodes alone change nothing here, and copying every pool and Service would be for nothing.
+        return Effects::default();
+    }
+    let mut foretelling = Foretelling::new(observed);
+    for change in changes {
+        foretelling.foresee(change);
+    }
+    foretelling.finish()
+}
+
+type Losses = BTreeMap<(ServiceName, IpAddr), (Loss, Certainty)>;
+
+/// Foretells change by change.
+pub(super) struct Foretelling {
+    before: World,
+    world: World,
+    lost: Losses,
+    given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
+    last: Option<BTreeMap<ServiceName, Outlook>>,
+    /// Ranges of the pools that change, before and after.
+    touched: Vec<Range>,
+    sight: Sight,
+}
+
+/// Whether Services could be seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Clear,
+    Blind,
+}
+
+fn lost_of(
+    outlooks: &BTreeMap<ServiceName, Outlook>,
+    include: fn(&Outlook) -> Vec<(IpAddr, Loss, Certainty)>,
+) -> Losses {
+    let of_service = |(name, outlook): (&ServiceName, &Outlook)| {
+        let name = name.clone();
+        include(outlook)
+            .into_iter()
+            .map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty)))
+    };
+    outlooks
+        .iter()
+        .filter(|(_, outlook)| !outlook.keeps_all())
+        .flat_map(of_service)
+        .collect()
+}
+
+fn certain(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
+    outlook
+        .loses
+        .iter()
+        .map(|(address, why)| (*address, *why, Certainty::Certain))
+        .collect()
+}
+
+/// What is contested may stay.
+fn all(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
+    let contested = outlook
+        .contested
+        .iter()
+        .map(|address| (*address, Loss::Taken, Certainty::LeftToChance));
+    contested.chain(certain(outlook)).collect()
+}
+
+impl Foretelling {
+    pub(super) fn new(observed: &Observed) -> Foretelling {
+        let world = World::new(observed);
+        let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
+        let sight = if is_blind { Sight::Blind } else { Sight::Clear };
+        let (lost, given) = (Losses::new(), BTreeMap::new());
+        Foretelling {
+            before: world.clone(),
+            world,
+            lost,
+            given,
+            last: None,
+            touched: Vec::new(),
+            sight,
+        }
+    }
+
+    /// Pools and Services after the changes so far.
+    pub(super) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Foresees a change, and notes in it what it means for workloads.
+    pub(super) fn step(&mut self, change: &mut Change) {
+        let is_first = self.world.pools.is_empty();
+        let takes_away = self.foresee(change);
+        let hazard = match change {
+            // The first pool wakes the operator, which then takes away what it did not give.
+            Change::AddressPool(pool)
+                if self.sight == Sight::Blind && (pool.before.is_some() || is_first) =>
+            {
+                Hazard::Destructive
+            }
+            _ if takes_away => Hazard::Destructive,
+            _ => Hazard::None,
+        };
+        match change {
+            Change::AddressPool(change) => change.hazard = hazard,
+            Change::Service(change) => change.hazard = hazard,
+            Change::PodPool(_) | Change::Port(_) | Change::Node(_) => {}
+        }
+    }
+
+    /// Whether it takes an address away, or may.
+    pub(super) fn foresee(&mut self, change: &Change) -> bool {
+        if change.as_node().is_some() {
+            return false;
+        }
+        let rules = self.world.rules.clone();
+        let known = self.world.read(&rules);
+        self.world.put(change);
+        let pools = self.world.read(&rules);
+        let settled = settle(
+            &pools,
+            self.world.services.values(),
+            &rules,
+            OperatorState::Running(&known),
+        );
+        self.world.mark(&pools, &known);
+        for (name, outlook) in &settled.outlooks {
+            let Some(service) = self.world.services.get_mut(name) else {
+                continue;
+            };
+            service.ingress.clone_from(&outlook.keeps);
+            for gain in &outlook.gains {
+                match gain {
+                    Gain::Exactly(address) => service.ingress.push(*address),
+                    // Which one is not known, so in the steps that follow the Service seems to lack
+                    // it still.
+                    Gain::OneOf { family, pools } => {
+                        self.given
+                            .entry((name.clone(), *family))
+                            .or_default()
+                            .extend(pools.iter().cloned());
+                    }
+                }
+            }
+        }
+        let lost = lost_of(&settled.outlooks, all);
+        self.last = Some(settled.outlooks);
+        if let Change::AddressPool(change) = change {
+            let manifests = change.before.iter().chain(&change.after);
+            self.touched
+                .extend(manifests.flat_map(|manifest| manifest.spec.ranges()));
+        }
+        let takes_away = !lost.is_empty();
+        for (address, (why, certainty)) in lost {
+            let known = self.lost.entry(address).or_insert((why, certainty));
+            if certainty == Certainty::Certain {
+                *known = (why, certainty);
+            }
+        }
+        takes_away
+    }
+
+    pub(super) fn finish(mut self) -> Effects {
+        let Some(last) = self.last.take() else {
+            return Effects::default();
+        };
+        let rules = self.before.rules.clone();
+        let pools = self.before.read(&rules);
+        let running = OperatorState::Running(&pools);
+        let anyway = settle(&pools, self.before.services.values(), &rules, running);
+        let mut effects: BTreeMap<ServiceName, ServiceEffect> = BTreeMap::new();
+        for (name, outlook) in last {
+            let before = anyway.outlooks.get(&name);
+            let given = self.given_to(&name);
+            let exactly = self.new_addresses(&name);
+            let is_new = |gain: &Gain| before.is_none_or(|before| !before.gains.contains(gain));
+            let has_been_given = !given.is_empty();
+            let waits = |why: &Pending| {
+                !has_been_given && before.is_none_or(|before| !before.pending.contains(why))
+            };
+            let pending = outlook.pending.into_iter().filter(waits).collect();
+            let gains = exactly.into_iter().chain(given).filter(is_new).collect();
+            effects.insert(
+                name.clone(),
+                ServiceEffect {
+                    service: name,
+                    loses: Vec::new(),
+                    gains,
+                    pending,
+                },
+            );
+        }
+        // What a pool that changes covers goes with it, even where it is not known why the Service
+        // has it.
+        let mut anyway = lost_of(&anyway.outlooks, certain);
+        anyway.retain(|(_, address), _| {
+            !self
+                .touched
+                .iter()
+                .any(|range| range.contains(&Range::from(*address)))
+        });
+        for ((name, address), when, why, certainty) in self.losses(&rules, &anyway) {
+            if let Some(effect) = effects.get_mut(&name) {
+                effect.loses.push(LostAddress {
+                    address,
+                    when,
+                    why,
+                    certainty,
+                });
+            }
+        }
+        let is_one = |effect: &ServiceEffect| {
+            !(effect.loses.is_empty() && effect.gains.is_empty() && effect.pending.is_empty())
+        };
+        Effects {
+            services: effects.into_values().filter(is_one).collect(),
+            conflicts: self.conflicts(&rules),
+        }
+    }
+
+    /// Known addresses that a Service has after all steps, and had not before.
+    fn new_addresses(&self, service: &ServiceName) -> Vec<Gain> {
+        let ingress = |world: &World| {
+            world
+                .services
+                .get(service)
+                .map(|s| s.ingress.clone())
+                .unwrap_or_default()
+        };
+        let had = ingress(&self.before);
+        ingress(&self.world)
+            .into_iter()
+            .filter(|address| !had.contains(address))
+            .map(Gain::Exactly)
+            .collect()
+    }
+
+    /// Addresses that a Service got in one of the steps, one of each family.
+    fn given_to(&self, service: &ServiceName) -> Vec<Gain> {
+        let of_family = |family: Family| {
+            let pools = self.given.get(&(service.clone(), family))?.clone();
+            Some(Gain::OneOf { family, pools })
+        };
+        Family::BOTH.into_iter().filter_map(of_family).collect()
+    }
+
+    /// Pools that overlap then, and did not before.
+    fn conflicts(&self, rules: &LbRules) -> BTreeMap<String, Conflict> {
+        let (before, after) = (self.before.read(rules), self.world.read(rules));
+        let known = conflicts(&before, OperatorState::Running(&before));
+        let new = conflicts(&after, OperatorState::Running(&after));
+        new.into_iter()
+            .filter(|(name, _)| !known.contains_key(name))
+            .map(|(name, conflict)| (name.to_owned(), conflict))
+            .collect()
+    }
+
+    /// Every address that goes because of the changes, each with the first time at which it does.
+    fn losses(
+        &self,
+        rules: &LbRules,
+        anyway: &Losses,
+    ) -> Vec<((ServiceName, IpAddr), LossTime, Loss, Certainty)> {
+        let mut losses = Vec::new();
+        let mut told: Losses = anyway.clone();
+        let mut times = vec![
+            (LossTime::Now, self.lost.clone()),
+            (LossTime::OperatorRestart, self.lost_at_start(rules)),
+        ];
+        if rules.is_before_newest() {
+            times.push((LossTime::Upgrade, self.lost_at_start(&rules.upgraded())));
+        }
+        for (when, lost) in times {
+            for (address, (why, certainty)) in lost {
+                if told.insert(address.clone(), (why, certainty)).is_none() {
+                    losses.push((address, when, why, certainty));
+                }
+            }
+        }
+        losses
+    }
+
+    /// Addresses that go when an operator of these rules starts, and would not have gone before the
+    /// changes.
+    fn lost_at_start(&self, rules: &LbRules) -> Losses {
+        let at_start = |world: &World| {
+            let pools = world.read(rules);
+            lost_of(
+                &settle(
+                    &pools,
+                    world.services.values(),
+                    rules,
+                    OperatorState::Restarted,
+                )
+                .outlooks,
+                certain,
+            )
+        };
+        let before = at_start(&self.before);
+        let mut lost = at_start(&self.world);
+        lost.retain(|address, _| !before.contains_key(address));
+        lost
+    }
+}

@@ -1,0 +1,141 @@
+//! What about LoadBalancer addresses speaks against applying a plan as a whole.
+
+use super::super::change::Change;
+use super::super::limits::Refusal;
+use super::change::PoolAction;
+use super::foretell::Effects;
+use ipam_cilium::lbipam::Certainty;
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{AddressPoolName, Hazard, Rule, Waiver, grouped_digits};
+use ipam_desired::Desired;
+
+/// Services that a refusal names; more are counted.
+const NAMED: usize = 5;
+
+pub(crate) fn refusals(
+    changes: &[Change],
+    effects: &Effects,
+    desired: &Desired,
+    observed: &Observed,
+) -> Vec<Refusal> {
+    let mut refusals: Vec<Refusal> = lost_addresses(effects).into_iter().collect();
+    refusals.extend(left_to_chance(effects));
+    refusals.extend(last_pools(changes, observed));
+    refusals.extend(protected(changes, desired));
+    refusals
+}
+
+/// A pool that is protected by its name is not deleted, and none of its Services loses an address
+/// at once.
+fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
+    let is_protected = |name: &AddressPoolName| {
+        desired
+            .policy
+            .protected
+            .pools
+            .iter()
+            .any(|protected| protected.as_str() == name.as_str())
+    };
+    let harmed = changes.iter().filter_map(|change| match change {
+        Change::AddressPool(pool) if pool.hazard == Hazard::Destructive || pool.after.is_none() => {
+            Some(&pool.name)
+        }
+        _ => None,
+    });
+    let refusal = |name: &AddressPoolName| Refusal {
+        rule: Rule("protected-pool"),
+        message: format!(
+            "CiliumLoadBalancerIPPool `{name}` is protected, and would be deleted or take addresses from Services"
+        ),
+        help: "take the protection away first, in a change of its own".to_owned(),
+        waiver: None,
+    };
+    harmed
+        .filter(|name| is_protected(name))
+        .map(refusal)
+        .collect()
+}
+
+fn lost_addresses(effects: &Effects) -> Option<Refusal> {
+    let count = u32::try_from(effects.lost().count()).unwrap_or(u32::MAX);
+    if count == 0 {
+        return None;
+    }
+    let named: Vec<String> = effects
+        .lost()
+        .take(NAMED)
+        .map(|(service, lost)| format!("{service} {}", lost.address))
+        .collect();
+    let more = if named.len() < count as usize {
+        format!(" and {} more", grouped_digits(count as usize - named.len()))
+    } else {
+        String::new()
+    };
+    let waiver = Waiver::LostAddresses(count);
+    let message = match count {
+        1 => format!(
+            "1 address would or may go from its Service, now or later: {}",
+            named.join(", ")
+        ),
+        _ => {
+            let (all, named) = (grouped_digits(count), named.join(", "));
+            format!(
+                "{all} addresses would or may go from their Services, now or later: {named}{more}"
+            )
+        }
+    };
+    let help = format!("leave the pools as they are, or plan again with --waive {waiver}");
+    Some(Refusal {
+        rule: Rule("lost-addresses"),
+        message,
+        help,
+        waiver: Some(waiver),
+    })
+}
+
+/// Of two pools that overlap, either might be put out of use, with all its Services.
+fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
+    let open = effects
+        .conflicts
+        .iter()
+        .filter(|(_, conflict)| conflict.certainty == Certainty::LeftToChance);
+    let refusal = |(name, conflict): (&String, &ipam_cilium::lbipam::Conflict)| Refusal {
+        rule: Rule("left-to-chance"),
+        message: format!(
+            "CiliumLoadBalancerIPPool `{}` would overlap `{}` ({} and {}), and it is left to chance which of them Cilium puts out of use",
+            name.escape_debug(),
+            conflict.with.escape_debug(),
+            conflict.range,
+            conflict.with_range
+        ),
+        help: "take the addresses out of one of them, in a change of its own".to_owned(),
+        waiver: None,
+    };
+    open.map(refusal).collect()
+}
+
+/// A directory that has none of our pools any more is more often the wrong one than a wish.
+fn last_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
+    let deleted = |change: &&Change| matches!(change, Change::AddressPool(change) if change.action == PoolAction::Delete);
+    let count = changes.iter().filter(deleted).count();
+    let is_left = observed
+        .address_pools
+        .values()
+        .filter(|pool| pool.is_ours())
+        .count()
+        > count;
+    if count == 0 || is_left {
+        return None;
+    }
+    Some(Refusal {
+        rule: Rule("last-address-pools"),
+        message: format!(
+            "the files have none of the CiliumLoadBalancerIPPools that are ours, and all would be deleted ({count})"
+        ),
+        help: format!(
+            "check that it is the right directory, there is one for each cluster; or plan again with --waive {}",
+            Waiver::LastAddressPools
+        ),
+        waiver: Some(Waiver::LastAddressPools),
+    })
+}

@@ -1,0 +1,288 @@
+//! Which Services are to ask for other addresses.
+
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::super::change::{Change, Target};
+use super::change::{ServiceAction, ServiceChange, annotation_value};
+use super::obstacle::{AddressUser, LbObstacle};
+use super::world::World;
+use super::{LbPlan, blocked, hidden};
+use crate::check::{self, NeutronTrouble};
+use crate::plan::{Blocked, BlockedReason};
+use ipam_cilium::lbipam::{
+    ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts,
+    may_share,
+};
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_core::model::{
+    Finding, Hazard, NearNames, ObjectRef, PoolName, Rule, ServiceName, Severity,
+};
+use ipam_core::net::Range;
+use ipam_desired::{Desired, ServicePin};
+
+pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan: &mut LbPlan) {
+    if desired.service_pins.is_empty() {
+        return;
+    }
+    let pools = pools_in_use(world);
+    let subnets = check::neutron_ranges(desired, observed)
+        .map(|(pool, range)| (pool.name.clone(), range.range()));
+    let mut pinning = Pinning {
+        world,
+        pools,
+        subnets: subnets.collect(),
+        unknown: check::neutron_trouble(desired, observed),
+        holders: BTreeMap::new(),
+        pinned: BTreeMap::new(),
+    };
+    for service in world.services.values() {
+        service
+            .ingress
+            .iter()
+            .for_each(|address| pinning.holders.entry(*address).or_default().push(service));
+    }
+    for pin in desired.service_pins.values() {
+        let addresses = pin.addresses.iter().map(|pinned| pinned.address);
+        addresses.for_each(|address| {
+            pinning
+                .pinned
+                .entry(address)
+                .or_default()
+                .push(&pin.service)
+        });
+    }
+    let names = LazyCell::new(|| {
+        world
+            .services
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<String>>()
+    });
+    let near = LazyCell::new(|| NearNames::new(names.iter().map(String::as_str)));
+    for pin in desired.service_pins.values() {
+        let target = Target::Service(pin.service.clone());
+        let Some(service) = world.services.get(&pin.service) else {
+            match hidden(observed, ObservedKind::Service) {
+                Some(why) => {
+                    let obstacle = LbObstacle::ServicesHidden(why.to_owned());
+                    plan.blocked
+                        .push(blocked(target, obstacle, Some(&pin.origin)));
+                }
+                None => plan.findings.push(missing(pin, &near)),
+            }
+            continue;
+        };
+        match pinning.of(pin, service) {
+            Ok(Some(change)) => plan.changes.push(Change::Service(change)),
+            Ok(None) => match not_given(pin, service) {
+                Some(finding) => plan.findings.push(finding),
+                None => plan.unchanged.push(target),
+            },
+            Err(reason) => plan.blocked.push(Blocked {
+                target,
+                reason,
+                origin: Some(pin.origin.clone()),
+            }),
+        }
+    }
+}
+
+fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
+    let message = format!(
+        "Service `{}` is pinned, and there is no LoadBalancer Service of that name yet",
+        pin.service
+    );
+    let (severity, help) = match near.of(&pin.service.to_string()) {
+        Some(near) => (
+            Severity::Warning,
+            format!("did you mean `{}`?", near.escape_debug()),
+        ),
+        None => (
+            Severity::Info,
+            "nothing, if it is still to come: plan again when it is there".to_owned(),
+        ),
+    };
+    let finding = Finding::new(severity, Rule("pinned-service-missing"), message);
+    finding
+        .about(ObjectRef::service(&pin.service))
+        .at(&pin.origin, "not there")
+        .help(help)
+}
+
+/// A Service that asks for its addresses and has others, or none yet.
+fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
+    let missing = pin
+        .addresses
+        .iter()
+        .find(|pinned| !service.ingress.contains(&pinned.address))?;
+    let has: Vec<String> = service.ingress.iter().map(ToString::to_string).collect();
+    let has = if has.is_empty() {
+        "none".to_owned()
+    } else {
+        has.join(" ")
+    };
+    let message = format!(
+        "Service `{}` asks for {}, and Cilium has not given it; it has {has}",
+        pin.service, missing.address
+    );
+    let finding = Finding::new(Severity::Warning, Rule("pinned-address-not-given"), message);
+    let finding = finding
+        .about(ObjectRef::service(&pin.service))
+        .at(&pin.origin, "not given");
+    Some(finding.help("nothing, if it was asked for just now; else see the conditions of the Service and the log of Cilium's operator"))
+}
+
+/// Pools that give addresses.
+fn pools_in_use(world: &World) -> Vec<AddressPool> {
+    let pools = world.read(&world.rules);
+    let out: BTreeSet<String> = conflicts(&pools, OperatorState::Running(&pools))
+        .into_iter()
+        .filter(|(_, conflict)| conflict.certainty == Certainty::Certain)
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    pools
+        .into_iter()
+        .filter(|pool| pool.state == ServingState::Enabled && !out.contains(&pool.name))
+        .collect()
+}
+
+struct Pinning<'p> {
+    world: &'p World,
+    pools: Vec<AddressPool>,
+    /// Subnets of Neutron, whose addresses ports get.
+    subnets: Vec<(PoolName, Range)>,
+    /// Why one of them is not known.
+    unknown: Option<NeutronTrouble>,
+    /// Services by the addresses that they have.
+    holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
+    /// Services by the addresses that they are pinned to, by name.
+    pinned: BTreeMap<IpAddr, Vec<&'p ServiceName>>,
+}
+
+impl Pinning<'_> {
+    fn of(
+        &self,
+        pin: &ServicePin,
+        service: &LbService,
+    ) -> Result<Option<ServiceChange>, BlockedReason> {
+        let rules = &self.world.rules;
+        let addresses: Vec<IpAddr> = pin.addresses.iter().map(|pinned| pinned.address).collect();
+        // What it asks for already it keeps asking for, whoever else would like to have it.
+        let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
+        if set(&service.requested(rules)) == set(&addresses) {
+            let has_all = set(&addresses).is_subset(&set(&service.ingress));
+            return match self.obstacle(pin, &addresses, service).filter(|_| !has_all) {
+                Some(obstacle) => Err(obstacle.into()),
+                None => Ok(None),
+            };
+        }
+        if let Some(obstacle) = self.obstacle(pin, &addresses, service) {
+            return Err(obstacle.into());
+        }
+        if !service.version.is_known() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        let key = rules.addresses_annotation();
+        Ok(Some(ServiceChange {
+            action: ServiceAction::Pin,
+            service: pin.service.clone(),
+            key,
+            before: service.addresses.get(ADDRESSES, key).cloned(),
+            after: Some(annotation_value(&addresses)),
+            hazard: Hazard::None,
+            guard: service.version.clone(),
+            origin: Some(pin.origin.clone()),
+        }))
+    }
+
+    fn obstacle(
+        &self,
+        pin: &ServicePin,
+        addresses: &[IpAddr],
+        service: &LbService,
+    ) -> Option<LbObstacle> {
+        if self.world.rules.class_use(service.class.as_deref()) != ClassUse::Ours {
+            return Some(
+                service
+                    .class
+                    .clone()
+                    .map_or(LbObstacle::SwitchedOff, LbObstacle::AnotherController),
+            );
+        }
+        if let Some(address) = service
+            .spec_address
+            .filter(|address| !addresses.contains(address))
+        {
+            return Some(LbObstacle::AsksInSpec(address));
+        }
+        let outside = addresses
+            .iter()
+            .find(|address| !self.gives(**address, service));
+        if let Some(address) = outside {
+            return Some(LbObstacle::OutsidePools(*address));
+        }
+        if let Some(trouble) = &self.unknown {
+            return Some(LbObstacle::NeutronUnknown(trouble.clone()));
+        }
+        for address in addresses.iter().copied().map(Range::from) {
+            if let Some((pool, subnet)) = self
+                .subnets
+                .iter()
+                .find(|(_, subnet)| subnet.overlaps(&address))
+            {
+                return Some(LbObstacle::InUse(
+                    address,
+                    *subnet,
+                    AddressUser::NeutronPool(pool.clone()),
+                ));
+            }
+        }
+        addresses.iter().find_map(|address| {
+            Some(LbObstacle::HeldBy(
+                *address,
+                self.holder(*address, pin, service)?,
+            ))
+        })
+    }
+
+    /// Whether a pool in use gives the address to the Service.
+    fn gives(&self, address: IpAddr, service: &LbService) -> bool {
+        let covers = |pool: &AddressPool| {
+            pool.ranges.iter().any(|range| {
+                let is_edge = address == range.range.first() || address == range.range.last();
+                let is_kept_back = is_edge
+                    && self
+                        .world
+                        .rules
+                        .reserves_first_and_last(pool.first_last, range);
+                range.range.contains(&Range::from(address)) && !is_kept_back
+            })
+        };
+        self.pools
+            .iter()
+            .any(|pool| pool.selects(&service.labels) && covers(pool))
+    }
+
+    /// Another Service that has the address, or is pinned to it before this one, and cannot share
+    /// it.
+    fn holder(
+        &self,
+        address: IpAddr,
+        pin: &ServicePin,
+        service: &LbService,
+    ) -> Option<ServiceName> {
+        let has = self.holders.get(&address).into_iter().flatten().copied();
+        let pinned = self.pinned.get(&address).into_iter().flatten();
+        let pinned = pinned.filter_map(|other| self.world.services.get(*other));
+        // Of two pins the one wins that the cluster has already, or else the one of the Service
+        // that comes first by name.
+        let asks = |other: &&LbService| other.requested(&self.world.rules).contains(&address);
+        let pinned = pinned.filter(|other| other.name < pin.service || asks(other));
+        let mut others = has.chain(pinned).filter(|other| other.name != pin.service);
+        others
+            .find(|other| !may_share(other, service, &self.world.rules))
+            .map(|other| other.name.clone())
+    }
+}

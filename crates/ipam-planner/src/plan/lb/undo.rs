@@ -1,0 +1,390 @@
+//! Taking changes of pools and pins back.
+
+use std::collections::BTreeMap;
+
+use super::super::Blocked;
+use super::super::change::{Change, Target};
+use super::super::document::{ChangeDocument, PlanDocument};
+use super::super::document_edit::EditDocument;
+use super::address_pools::Users;
+use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
+use super::foretell::Foretelling;
+use super::obstacle::LbObstacle;
+use super::{Effects, blocked, hidden};
+use ipam_cilium::lbipam::{
+    ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, LbRules, NotRead, Translation,
+};
+use ipam_cilium::observed::{Observed, ObservedKind, SeenAddressPool};
+use ipam_core::model::{AddressPoolName, Hazard, ServiceName};
+use ipam_core::net::Address;
+use ipam_desired::Desired;
+
+/// The same when the undo plan is made and when it is applied, and so the worst that it may be:
+/// what Services get in between must not make the plan stale.
+fn hazard(before: Option<&AddressPoolManifest>) -> Hazard {
+    before.map_or(Hazard::None, |_| Hazard::Destructive)
+}
+
+/// The change that takes this one back.
+pub(crate) fn inverted(change: &Change) -> Option<Change> {
+    match change {
+        Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
+        Change::AddressPool(change) => Some(Change::AddressPool(Box::new(AddressPoolChange {
+            action: action(change.after.as_ref(), change.before.as_ref()),
+            before: change.after.clone(),
+            after: change.before.clone(),
+            translation: Translation::None,
+            hazard: hazard(change.after.as_ref()),
+            origin: None,
+            ..(**change).clone()
+        }))),
+        Change::Service(change) => Some(Change::Service(ServiceChange {
+            action: ServiceAction::Restore,
+            before: change.after.clone(),
+            after: change.before.clone(),
+            hazard: Hazard::Destructive,
+            origin: None,
+            ..change.clone()
+        })),
+    }
+}
+
+fn action(before: Option<&AddressPoolManifest>, after: Option<&AddressPoolManifest>) -> PoolAction {
+    match (before, after) {
+        (None, _) => PoolAction::Create,
+        (_, None) => PoolAction::Delete,
+        _ => PoolAction::Restore,
+    }
+}
+
+/// What was observed, as it would be after these changes.
+pub(crate) fn after<'c>(
+    changes: impl IntoIterator<Item = &'c Change>,
+    observed: &Observed,
+) -> Observed {
+    let mut foretelling = Foretelling::new(observed);
+    for change in changes {
+        foretelling.foresee(change);
+    }
+    let world = foretelling.world().clone();
+    Observed {
+        address_pools: world.pools,
+        services: world.services,
+        ..observed.clone()
+    }
+}
+
+/// What an undo plan asks for of pools and pins, as far as they show what was applied.
+pub(crate) fn undone(
+    saved: &PlanDocument,
+    desired: &Desired,
+    observed: &Observed,
+) -> (Vec<Change>, Vec<Blocked>, Effects) {
+    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let undoing = Undoing {
+        observed,
+        rules: observed.lb_rules(),
+        users: Users::new(desired, observed, &claims),
+    };
+    let (mut changes, mut blocked) = (Vec::new(), Vec::new());
+    let mut foretelling = Foretelling::new(observed);
+    for wanted in &saved.changes {
+        let outcome = match (&wanted.edit, wanted.undo.as_ref()) {
+            (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
+                undoing.pool(wanted, from.as_ref(), to.as_ref())
+            }
+            (EditDocument::Annotations(to), Some(EditDocument::Annotations(from)))
+                if wanted.kind == "Service" =>
+            {
+                undoing
+                    .service(wanted, from, to)
+                    .map(|change| Ok(Change::Service(change)))
+            }
+            _ => None,
+        };
+        match outcome {
+            Some(Ok(change)) => {
+                foretelling.foresee(&change);
+                changes.push(change);
+            }
+            Some(Err(reason)) => blocked.push(reason),
+            None => {}
+        }
+    }
+    (changes, blocked, foretelling.finish())
+}
+
+struct Undoing<'u> {
+    observed: &'u Observed,
+    rules: LbRules,
+    users: Users,
+}
+
+/// A pool as it is written.
+struct Written {
+    api: AddressPoolApi,
+    after: Option<AddressPoolManifest>,
+    translation: Translation,
+}
+
+impl Undoing<'_> {
+    fn pool(
+        &self,
+        wanted: &ChangeDocument,
+        from: Option<&AddressPoolManifest>,
+        to: Option<&AddressPoolManifest>,
+    ) -> Option<Result<Change, Blocked>> {
+        let name: AddressPoolName = wanted.name.parse().ok()?;
+        let seen = self.observed.address_pools.get(name.as_str());
+        let is_readable = |manifest: &AddressPoolManifest| {
+            manifest
+                .spec
+                .cidrs
+                .iter()
+                .chain(&manifest.spec.blocks)
+                .all(|block: &AddressBlock| block.range().is_some())
+        };
+        // Whoever wrote the file: what is not ours is not touched, and nothing is made that would
+        // not be ours.
+        let is_ours = match seen {
+            Some(seen) => seen.is_ours(),
+            None => to.is_some_and(AddressPoolManifest::is_ours),
+        };
+        if !is_ours || !to.is_none_or(is_readable) || !is(seen, from, to, &self.rules) {
+            return None;
+        }
+        let written = match self.written(to, seen) {
+            Ok(written) if is(seen, written.after.as_ref(), from, &self.rules) => return None,
+            Ok(written) => written,
+            Err(obstacle) => return Some(Err(blocked(Target::AddressPool(name), obstacle, None))),
+        };
+        let Written {
+            api,
+            after,
+            translation,
+        } = written;
+        Some(Ok(Change::AddressPool(Box::new(AddressPoolChange {
+            action: action(from, to),
+            name,
+            api,
+            before: from.cloned(),
+            after,
+            translation,
+            author: None,
+            hazard: hazard(from),
+            guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
+            origin: None,
+        }))))
+    }
+
+    /// How a pool is written for the running Cilium, or why it must not be.
+    fn written(
+        &self,
+        to: Option<&AddressPoolManifest>,
+        seen: Option<&SeenAddressPool>,
+    ) -> Result<Written, LbObstacle> {
+        let (after, translation) = match to {
+            None => (None, Translation::None),
+            Some(to) => {
+                let (after, translation) =
+                    readable(to, &self.rules).map_err(LbObstacle::NotRead)?;
+                self.users.refuse(&after, seen)?;
+                (Some(after), translation)
+            }
+        };
+        self.unreachable().map_or(Ok(()), Err)?;
+        let api = self
+            .observed
+            .address_pool_api()
+            .ok_or(LbObstacle::NotServed)?;
+        Ok(Written {
+            api,
+            after,
+            translation,
+        })
+    }
+
+    fn unreachable(&self) -> Option<LbObstacle> {
+        hidden(self.observed, ObservedKind::LoadBalancerPool)
+            .map(|why| LbObstacle::PoolsHidden(why.to_owned()))
+    }
+
+    fn service(
+        &self,
+        wanted: &ChangeDocument,
+        from: &BTreeMap<String, Option<String>>,
+        to: &BTreeMap<String, Option<String>>,
+    ) -> Option<ServiceChange> {
+        let name: ServiceName = wanted.name.parse().ok()?;
+        let service = self.observed.services.get(&name)?;
+        let (key, before, after) = one_annotation(from, to)?;
+        let shown = service.addresses.get(ADDRESSES, key).cloned();
+        if service.version.uid != wanted.guard.uid || shown != before || before == after {
+            return None;
+        }
+        Some(ServiceChange {
+            action: ServiceAction::Restore,
+            service: name,
+            key,
+            before,
+            after,
+            hazard: Hazard::Destructive,
+            guard: service.version.clone(),
+            origin: None,
+        })
+    }
+}
+
+type Value = Option<String>;
+
+/// The one annotation of an edit and of what it takes back, if it is one that asks for addresses.
+fn one_annotation(
+    from: &BTreeMap<String, Value>,
+    to: &BTreeMap<String, Value>,
+) -> Option<(&'static str, Value, Value)> {
+    let ([(key, before)], [(same, after)]) = (
+        &from.iter().collect::<Vec<_>>()[..],
+        &to.iter().collect::<Vec<_>>()[..],
+    ) else {
+        return None;
+    };
+    let known = ADDRESSES
+        .into_iter()
+        .find(|known| known == key && known == same)?;
+    let is_address = |text: &str| text.trim().parse::<Address>().is_ok();
+    let is_readable = |value: &Value| {
+        value
+            .as_ref()
+            .is_none_or(|value| value.split(',').all(is_address))
+    };
+    if !is_readable(after) {
+        return None;
+    }
+    Some((known, (*before).clone(), (*after).clone()))
+}
+
+/// Whether a pool shows `shown`, and not `other`, in everything in which the two differ.
+fn is(
+    seen: Option<&SeenAddressPool>,
+    shown: Option<&AddressPoolManifest>,
+    other: Option<&AddressPoolManifest>,
+    rules: &LbRules,
+) -> bool {
+    let (Some(seen), Some(shown)) = (seen, shown) else {
+        return seen.is_none() && shown.is_none();
+    };
+    let seen = &seen.manifest;
+    let nothing = AddressPoolManifest::default();
+    let other = other.unwrap_or(&nothing);
+    let same = |seen: &BTreeMap<String, String>,
+                shown: &BTreeMap<String, String>,
+                other: &BTreeMap<String, String>| {
+        shown
+            .keys()
+            .chain(other.keys())
+            .all(|key| seen.get(key) == shown.get(key))
+    };
+    same(&seen.labels, &shown.labels, &other.labels)
+        && same(&seen.annotations, &shown.annotations, &other.annotations)
+        && seen.spec.means_the_same(&shown.spec, rules)
+}
+
+/// A manifest with its ranges in fields that the running Cilium reads.
+fn readable(
+    manifest: &AddressPoolManifest,
+    rules: &LbRules,
+) -> Result<(AddressPoolManifest, Translation), NotRead> {
+    let (spec, translation) = manifest.spec.readable(rules)?;
+    Ok((
+        AddressPoolManifest {
+            spec,
+            ..manifest.clone()
+        },
+        translation,
+    ))
+}
+
+/// A change of an undo plan as the running Cilium needs it: a pool in the API version that is
+/// served now, with its ranges in fields that are read now. An upgrade in between changes how a
+/// pool is written, and not what it gives.
+pub(crate) fn as_written_now(saved: &ChangeDocument, observed: &Observed) -> ChangeDocument {
+    let mut now = saved.clone();
+    if let (EditDocument::AddressPool(to), Some(api)) = (&mut now.edit, observed.address_pool_api())
+    {
+        api.as_str().clone_into(&mut now.write_path);
+        let readable = to
+            .as_ref()
+            .and_then(|to| readable(to, &observed.lb_rules()).ok());
+        *to = readable.map(|(to, _)| to).or(to.take());
+    }
+    now
+}
+
+/// Whether what was planned is there.
+pub(crate) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if unseen(observed, saved).is_some() {
+        return false;
+    }
+    match (&saved.edit, saved.undo.as_ref()) {
+        (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
+            let seen = observed.address_pools.get(&saved.name);
+            is(seen, to.as_ref(), from.as_ref(), &observed.lb_rules())
+        }
+        (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) => {
+            let service = saved
+                .name
+                .parse::<ServiceName>()
+                .ok()
+                .and_then(|name| observed.services.get(&name));
+            let Some(service) = service.filter(|service| service.version.uid == saved.guard.uid)
+            else {
+                return false;
+            };
+            let Some((key, after, _)) = one_annotation(to, from) else {
+                return false;
+            };
+            service.addresses.get(ADDRESSES, key) == after.as_ref()
+        }
+        _ => false,
+    }
+}
+
+/// Why the object of a change cannot be seen: then it is neither there nor gone.
+pub(crate) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<String> {
+    let kind = match saved.kind.as_str() {
+        "Service" => ObservedKind::Service,
+        "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
+        _ => return None,
+    };
+    hidden(observed, kind)
+        .map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
+}
+
+/// Whether a change wants a pool to be there: that the pool is absent does not settle such a
+/// change.
+pub(crate) fn wants_pool(saved: &ChangeDocument) -> bool {
+    matches!(saved.edit, EditDocument::AddressPool(Some(_)))
+}
+
+/// Whether a change creates a pool, so that the pool's absence is what it needs.
+pub(crate) fn creates(saved: &ChangeDocument) -> bool {
+    wants_pool(saved) && !matches!(saved.undo, Some(EditDocument::AddressPool(Some(_))))
+}
+
+/// Whether the object that a change needs does not exist any more.
+pub(crate) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if unseen(observed, saved).is_some() || creates(saved) {
+        return false;
+    }
+    let service = || {
+        saved
+            .name
+            .parse::<ServiceName>()
+            .ok()
+            .and_then(|name| observed.services.get(&name))
+    };
+    match saved.kind.as_str() {
+        "Service" => service().is_none_or(|service| service.version.uid != saved.guard.uid),
+        _ => !observed.address_pools.contains_key(&saved.name),
+    }
+}

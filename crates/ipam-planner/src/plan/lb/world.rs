@@ -1,0 +1,88 @@
+//! Pools and Services as they are after some of the changes.
+
+use std::collections::BTreeMap;
+
+use super::super::change::Change;
+use super::{AddressPoolChange, ServiceChange};
+use ipam_cilium::lbipam::{
+    ADDRESSES, AddressPool, Certainty, LbRules, LbService, Marking, OperatorState, conflicts,
+};
+use ipam_cilium::observed::{Observed, SeenAddressPool};
+use ipam_core::model::ServiceName;
+
+/// What LB-IPAM works with.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(super) rules: LbRules,
+    pub(super) pools: BTreeMap<String, SeenAddressPool>,
+    pub(super) services: BTreeMap<ServiceName, LbService>,
+}
+
+impl World {
+    pub(crate) fn new(observed: &Observed) -> World {
+        World {
+            rules: observed.lb_rules(),
+            pools: observed.address_pools.clone(),
+            services: observed.services.clone(),
+        }
+    }
+
+    /// The pools as an operator of these rules reads them.
+    pub(super) fn read(&self, rules: &LbRules) -> Vec<AddressPool> {
+        self.pools
+            .values()
+            .map(|pool| pool.as_read(rules))
+            .collect()
+    }
+
+    /// As if the change were written.
+    pub(super) fn put(&mut self, change: &Change) {
+        match change {
+            Change::AddressPool(change) => self.put_pool(change),
+            Change::Service(change) => self.put_service(change),
+            Change::PodPool(_) | Change::Port(_) | Change::Node(_) => {}
+        }
+    }
+
+    fn put_pool(&mut self, AddressPoolChange { name, after, .. }: &AddressPoolChange) {
+        let Some(manifest) = after else {
+            self.pools.remove(name.as_str());
+            return;
+        };
+        let pool = self.pools.entry(name.to_string()).or_default();
+        pool.name = name.to_string();
+        pool.manifest = manifest.clone();
+    }
+
+    fn put_service(
+        &mut self,
+        ServiceChange {
+            service,
+            key,
+            after,
+            ..
+        }: &ServiceChange,
+    ) {
+        let annotation = self
+            .services
+            .get_mut(service)
+            .and_then(|service| service.addresses.at(ADDRESSES, key));
+        if let Some(value) = annotation {
+            value.clone_from(after);
+        }
+    }
+
+    /// What the operator says of overlaps once it has seen the change.
+    pub(super) fn mark(&mut self, pools: &[AddressPool], known: &[AddressPool]) {
+        let conflicts = conflicts(pools, OperatorState::Running(known));
+        for (name, pool) in &mut self.pools {
+            pool.marking = match conflicts
+                .get(name.as_str())
+                .map(|conflict| conflict.certainty)
+            {
+                Some(Certainty::Certain) => Marking::Conflicting,
+                Some(Certainty::LeftToChance) | None => Marking::None,
+            };
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A plan in numbers: how full each pool is, what became of each pin, what is wrong. Small, owned,
+//! and kept up to date by single changes until the next whole plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use strum::VariantNames;
+
+use super::change::{Change, NodeChange, Target};
+use super::decide::supply;
+use super::{MisplacedReason, Plan, pool_use};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{NodeName, PoolName, Rule, ServiceName, Severity};
+use ipam_core::net::Family;
+use ipam_desired::Desired;
+
+/// What is told of a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    /// Each pool that the files ask for.
+    pub pools: BTreeMap<PoolName, PoolOverview>,
+    /// What became of each pin of a node.
+    pub pins: BTreeMap<NodeName, Progress>,
+    /// What became of each pin of a Service.
+    pub service_pins: BTreeMap<ServiceName, Progress>,
+    /// Nodes that were seen.
+    pub nodes: usize,
+    /// What must wait, and why.
+    pub blocked: BTreeMap<Target, String>,
+    /// Limits and protections that are in the way, each with the way out.
+    pub refusals: Vec<String>,
+    /// How often each rule found something.
+    pub findings: BTreeMap<(Severity, Rule), usize>,
+    /// Nodes with a misplaced block, by the code of the reason; every reason is there.
+    pub misplaced: BTreeMap<&'static str, usize>,
+}
+
+/// A pool in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolOverview {
+    /// Nodes that have a block of it.
+    pub nodes: usize,
+    /// Its blocks, by family.
+    pub blocks: BTreeMap<Family, BlockCounts>,
+    /// What says that it has too few, if it has.
+    pub exhausted: Option<String>,
+    /// Nodes with a block of it that the files would not give them today, by reason.
+    pub misplaced: BTreeMap<String, usize>,
+}
+
+impl PoolOverview {
+    /// Whether no block of it is held or pinned.
+    pub fn is_unused(&self) -> bool {
+        self.nodes == 0 && self.blocks.values().all(|counts| counts.used == 0)
+    }
+}
+
+/// Blocks of one pool and family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    /// In all its ranges.
+    pub total: u128,
+    /// Held by nodes or pinned.
+    pub used: u128,
+    /// Kept free of nodes.
+    pub reserved: u128,
+    /// To be given.
+    pub free: u128,
+}
+
+/// What became of a pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The cluster shows it.
+    Done,
+    /// It is about to be written, or waits for a person.
+    Pending,
+    /// It must wait.
+    Blocked(String),
+    /// What it is for is not there.
+    Absent,
+}
+
+impl Overview {
+    /// Of this plan, which was made from these.
+    pub fn of(plan: &Plan, desired: &Desired, observed: &Observed) -> Overview {
+        let blocked: BTreeMap<Target, String> = plan
+            .blocked
+            .iter()
+            .map(|one| (one.target.clone(), one.reason.to_string()))
+            .collect();
+        let pending: BTreeSet<Target> = plan.changes.iter().map(Change::target).collect();
+        let progress = |target: Target, is_there: bool| match blocked.get(&target) {
+            Some(why) => Progress::Blocked(why.clone()),
+            None if pending.contains(&target) => Progress::Pending,
+            None if is_there => Progress::Done,
+            None => Progress::Absent,
+        };
+        let pin = |node: &NodeName| {
+            progress(
+                Target::Node(node.clone()),
+                observed.nodes.contains_key(node),
+            )
+        };
+        let service_pin = |name: &ServiceName| {
+            progress(
+                Target::Service(name.clone()),
+                observed.services.contains_key(name),
+            )
+        };
+        let mut findings: BTreeMap<(Severity, Rule), usize> = BTreeMap::new();
+        for finding in &plan.findings {
+            *findings
+                .entry((finding.severity, finding.rule))
+                .or_default() += 1;
+        }
+        Overview {
+            pools: pools(plan, desired, observed),
+            pins: desired
+                .pins
+                .keys()
+                .map(|node| (node.clone(), pin(node)))
+                .collect(),
+            service_pins: desired
+                .service_pins
+                .keys()
+                .map(|name| (name.clone(), service_pin(name)))
+                .collect(),
+            nodes: observed.nodes.len(),
+            refusals: plan
+                .refusals
+                .iter()
+                .map(|one| format!("{}; {}", one.message, one.help))
+                .collect(),
+            misplaced: misplaced(plan),
+            findings,
+            blocked,
+        }
+    }
+
+    /// This change was applied.
+    pub fn note(&mut self, change: &NodeChange) {
+        self.blocked.remove(&Target::Node(change.node.clone()));
+        if let Some(pin) = self.pins.get_mut(&change.node) {
+            *pin = Progress::Done;
+        }
+        let Some(pool) = change
+            .pool
+            .as_ref()
+            .and_then(|name| self.pools.get_mut(name))
+        else {
+            return;
+        };
+        pool.nodes += usize::from(change.before.is_empty());
+        for block in change
+            .after
+            .iter()
+            .filter(|block| !change.before.contains(block))
+        {
+            if let Some(counts) = pool.blocks.get_mut(&block.family()) {
+                counts.used = counts.total.min(counts.used + 1);
+                counts.free = counts.free.saturating_sub(1);
+            }
+        }
+    }
+}
+
+fn misplaced(plan: &Plan) -> BTreeMap<&'static str, usize> {
+    let mut by_code: BTreeMap<&'static str, usize> = MisplacedReason::VARIANTS
+        .iter()
+        .map(|code| (*code, 0))
+        .collect();
+    let nodes: BTreeSet<(&'static str, &NodeName)> = plan
+        .misplaced
+        .iter()
+        .map(|one| (one.reason.code(), &one.node))
+        .collect();
+    for (code, _) in nodes {
+        *by_code.entry(code).or_default() += 1;
+    }
+    by_code
+}
+
+fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolOverview> {
+    let mut pools: BTreeMap<PoolName, PoolOverview> = desired
+        .pools
+        .keys()
+        .map(|name| (name.clone(), PoolOverview::default()))
+        .collect();
+    for one in pool_use(desired, observed) {
+        let counts = BlockCounts {
+            total: one.total,
+            used: one.used,
+            reserved: one.reserved,
+            free: one.free,
+        };
+        pools
+            .entry(one.pool.name.clone())
+            .or_default()
+            .blocks
+            .insert(one.family, counts);
+    }
+    let supply = supply(desired);
+    let holder = |(node, block)| Some((supply.pool(supply.pool_of(block)?).name(), node));
+    let holders: BTreeSet<(&PoolName, &NodeName)> =
+        observed.shown_blocks().filter_map(holder).collect();
+    for (name, _) in holders {
+        pools.entry(name.clone()).or_default().nodes += 1;
+    }
+    for one in &plan.misplaced {
+        let pool = one.pool.as_ref().and_then(|name| pools.get_mut(name));
+        pool.into_iter()
+            .for_each(|pool| *pool.misplaced.entry(one.reason.to_string()).or_default() += 1);
+    }
+    for finding in plan
+        .findings
+        .iter()
+        .filter(|finding| finding.rule == Rule("pool-exhausted"))
+    {
+        let about = finding
+            .subject
+            .as_ref()
+            .and_then(|subject| subject.name.parse::<PoolName>().ok());
+        if let Some(pool) = about.and_then(|name| pools.get_mut(&name)) {
+            pool.exhausted
+                .get_or_insert_with(|| finding.message.clone());
+        }
+    }
+    pools
+}

@@ -1,0 +1,103 @@
+//! Changes of `CiliumPodIPPool`s and of the `CiliumNodeConfig`s that choose among them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::plan::change::Target;
+use crate::plan::lb::PoolAction;
+use ipam_cilium::lbipam::WrittenSelector;
+use ipam_cilium::observed::{DEFAULT_POOL_SETTING, NodeConfigApi, PodRanges};
+use ipam_core::model::{Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector};
+use ipam_core::net::{Block, Family};
+
+/// One change of one object that makes a pool of the files work in ipam `multi-pool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodPoolChange {
+    /// What it does.
+    pub action: PoolAction,
+    /// The object.
+    pub object: PodPoolObject,
+    /// The pool of the files.
+    pub pool: PoolName,
+    /// What it says now; `None` for one that is made.
+    pub before: Option<PodPoolSpec>,
+    /// What it will say; `None` for one that is deleted.
+    pub after: Option<PodPoolSpec>,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// Nodes with running agents that take addresses of another pool when they start again.
+    pub disturbed: BTreeSet<NodeName>,
+    /// The object that was seen; empty for one that is made.
+    pub guard: ObjectVersion,
+    /// The pool in the files.
+    pub origin: Option<Origin>,
+}
+
+/// The object that is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodPoolObject {
+    /// A `CiliumPodIPPool`, by its name.
+    Pool(String),
+    /// A `CiliumNodeConfig`: version, namespace and name.
+    Choice(NodeConfigApi, String, String),
+}
+
+/// What such an object says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodPoolSpec {
+    /// Which addresses there are.
+    Pool(PerFamily<PodRanges>),
+    /// Which nodes take them.
+    Choice {
+        /// The nodes.
+        nodes: Selector,
+        /// The `CiliumPodIPPool`.
+        pool: String,
+    },
+}
+
+impl PodPoolObject {
+    /// What the change is about.
+    pub fn target(&self) -> Target {
+        match self {
+            PodPoolObject::Pool(name) => Target::PodPool(name.clone()),
+            PodPoolObject::Choice(_, _, name) => Target::NodeConfig(name.clone()),
+        }
+    }
+}
+
+impl PodPoolSpec {
+    /// The CIDRs, or the pool that is chosen.
+    pub fn texts(&self) -> Vec<String> {
+        match self {
+            PodPoolSpec::Pool(ranges) => ranges
+                .iter()
+                .flat_map(|r| &r.cidrs)
+                .map(Block::to_string)
+                .collect(),
+            PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
+        }
+    }
+
+    /// As `spec` of the object.
+    pub fn to_json(&self) -> Value {
+        match self {
+            PodPoolSpec::Pool(families) => {
+                let mut spec = json!({});
+                for ranges in families.iter() {
+                    let key = match ranges.size.family() {
+                        Family::Ipv4 => "ipv4",
+                        Family::Ipv6 => "ipv6",
+                    };
+                    let cidrs: Vec<String> = ranges.cidrs.iter().map(ToString::to_string).collect();
+                    spec[key] = json!({"cidrs": cidrs, "maskSize": ranges.size.prefix_len()});
+                }
+                spec
+            }
+            PodPoolSpec::Choice { nodes, pool } => {
+                json!({"nodeSelector": WrittenSelector::from(nodes), "defaults": {DEFAULT_POOL_SETTING: pool}})
+            }
+        }
+    }
+}

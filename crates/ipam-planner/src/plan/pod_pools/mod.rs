@@ -1,0 +1,64 @@
+//! Ipam `multi-pool`: each pool of the files becomes a `CiliumPodIPPool` and a `CiliumNodeConfig`
+//! that makes it the default of its nodes.
+//!
+//! Cilium's operator hands out the blocks here, on the demand of each agent, so no block of a node
+//! is planned. Of several `CiliumNodeConfig`s that select a node the last by name wins
+//! (`pkg/option/resolver/resolver.go` @ 1.20), so the name carries what decides between pools. The
+//! size of a pool's blocks cannot be changed.
+
+mod change;
+mod choices;
+mod pools;
+
+use super::Blocked;
+use super::blocked::BlockedReason;
+use super::change::{Change, Target};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{WritePath, WritePathChoice};
+use ipam_desired::Desired;
+
+pub use change::{PodPoolChange, PodPoolObject, PodPoolSpec};
+
+/// What is planned for pools of Pods.
+#[derive(Default)]
+pub(super) struct PodPoolPlan {
+    pub(super) changes: Vec<PodPoolChange>,
+    pub(super) blocked: Vec<Blocked>,
+    pub(super) unchanged: Vec<Target>,
+}
+
+/// Whether blocks come from pools of Pods, which are not handed out here.
+pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
+    let is_asked = matches!(
+        choice,
+        WritePathChoice::Auto | WritePathChoice::Forced(WritePath::PodIpPool)
+    );
+    is_asked && observed.is_multi_pool()
+}
+
+pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
+    let mut plan = PodPoolPlan::default();
+    pools::decide(desired, observed, &mut plan);
+    choices::decide(desired, observed, &mut plan);
+    for pin in desired.pins.values() {
+        let target = Target::Node(pin.node.clone());
+        plan.blocked.push(Blocked {
+            target,
+            reason: BlockedReason::PinInMultiPool,
+            origin: Some(pin.origin.clone()),
+        });
+    }
+    // What is chosen is there before it is chosen, and is chosen no more before it goes.
+    plan.changes.sort_by_key(|change| {
+        let is_choice = matches!(change.object, PodPoolObject::Choice(..));
+        let is_deletion = change.after.is_none();
+        (is_deletion, is_choice != is_deletion, change.object.clone())
+    });
+    plan
+}
+
+impl From<PodPoolChange> for Change {
+    fn from(change: PodPoolChange) -> Change {
+        Change::PodPool(Box::new(change))
+    }
+}

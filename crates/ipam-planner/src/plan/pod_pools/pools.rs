@@ -1,0 +1,303 @@
+//! Which `CiliumPodIPPool`s change, and how.
+
+use std::collections::BTreeSet;
+
+use super::super::decide::foreign_ranges;
+use super::super::lb::PoolAction;
+use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use crate::check;
+use crate::plan::blocked::BlockedReason;
+use crate::plan::change::Target;
+use ipam_cilium::observed::{
+    BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges,
+    SeenPodPool,
+};
+use ipam_core::model::{Hazard, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
+use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
+use ipam_desired::{Desired, Pool, PoolState};
+
+/// Bits that an IPv6 CIDR may have more than its blocks.
+const WIDEST: u8 = 16;
+
+pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
+    let reserved = desired
+        .pools
+        .values()
+        .flat_map(|pool| pool.reserved.iter().copied());
+    let taken = merge(
+        foreign_ranges(desired, observed)
+            .into_iter()
+            .chain(reserved),
+    );
+    let unknown = check::neutron_trouble(desired, observed);
+    for pool in desired.pools.values() {
+        let target = Target::PodPool(pool.name.to_string());
+        let decided = match (wanted(pool, &taken, observed), &unknown) {
+            (Ok(Some(_)), Some(trouble)) => {
+                Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
+            }
+            (decided, _) => decided,
+        };
+        match decided {
+            Ok(Some(change)) => plan.changes.push(change),
+            Ok(None) => plan.unchanged.push(target),
+            Err(reason) => {
+                plan.blocked.push(super::Blocked {
+                    target,
+                    reason,
+                    origin: Some(pool.origin.clone()),
+                });
+            }
+        }
+    }
+    for (name, seen) in observed.pod_pools.iter().filter(|(_, seen)| seen.is_ours()) {
+        let Ok(pool) = name.parse::<PoolName>() else {
+            continue;
+        };
+        if desired.pools.contains_key(&pool) {
+            continue;
+        }
+        match deletion(&pool, seen, observed) {
+            Ok(change) => plan.changes.push(change),
+            Err(reason) => {
+                plan.blocked.push(super::Blocked {
+                    target: Target::PodPool(name.clone()),
+                    reason,
+                    origin: None,
+                });
+            }
+        }
+    }
+}
+
+fn wanted(
+    pool: &Pool,
+    taken: &[Range],
+    observed: &Observed,
+) -> Result<Option<PodPoolChange>, BlockedReason> {
+    if let Some(spot) = hidden(observed) {
+        return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+    }
+    if observed.pod_pools_served == PodPoolsServed::No {
+        return Err(BlockedReason::PodPoolsNotServed);
+    }
+    if pool.state == PoolState::Disabled {
+        return Err(BlockedReason::PodPoolDisabled);
+    }
+    let after = compiled(pool, taken, observed)?;
+    if after.is_empty() {
+        return Err(BlockedReason::PodPoolEmpty);
+    }
+    not_of_others(pool, &after, observed)?;
+    if let Some(family) = Family::BOTH.into_iter().find(|family| {
+        observed.cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none()
+    }) {
+        return Err(BlockedReason::FamilyMissing(family));
+    }
+    let change = |action, before, guard, hazard| PodPoolChange {
+        action,
+        object: PodPoolObject::Pool(pool.name.to_string()),
+        pool: pool.name.clone(),
+        before,
+        after: Some(PodPoolSpec::Pool(after.clone())),
+        hazard,
+        disturbed: BTreeSet::new(),
+        guard,
+        origin: Some(pool.origin.clone()),
+    };
+    let Some(seen) = observed.pod_pools.get(pool.name.as_str()) else {
+        return Ok(Some(change(
+            PoolAction::Create,
+            None,
+            ObjectVersion::default(),
+            Hazard::None,
+        )));
+    };
+    let action = match seen.labels.get(OWNER_LABEL.0) {
+        _ if seen.is_ours() => PoolAction::Update,
+        None => PoolAction::Adopt,
+        Some(owner) => return Err(BlockedReason::ManagedByAnother(owner.clone())),
+    };
+    if let Some(text) = seen.unreadable.first() {
+        return Err(BlockedReason::Unreadable(text.clone()));
+    }
+    if action == PoolAction::Update && seen.ranges == after {
+        return Ok(None);
+    }
+    if !seen.version.is_known() {
+        return Err(BlockedReason::NoIdentity);
+    }
+    let hazard = shrinks(pool, seen, &after, observed)?;
+    Ok(Some(change(
+        action,
+        Some(PodPoolSpec::Pool(seen.ranges.clone())),
+        seen.version.clone(),
+        hazard,
+    )))
+}
+
+/// What the operator may hand out: the pool's ranges without what is reserved, excluded or used by
+/// something else.
+fn compiled(
+    pool: &Pool,
+    taken: &[Range],
+    observed: &Observed,
+) -> Result<PerFamily<PodRanges>, BlockedReason> {
+    let mut compiled = PerFamily::NONE;
+    for family in pool
+        .families()
+        .filter(|family| observed.cilium.use_of(*family) != FamilyUse::Off)
+    {
+        let Some(size) = pool.block_size.get(family).copied() else {
+            continue;
+        };
+        let ranges = pool
+            .ranges
+            .iter()
+            .map(|range| range.block)
+            .filter(|block| block.family() == family);
+        let cidrs: Vec<Block> = ranges
+            .flat_map(|block| block.without(taken, size))
+            .collect();
+        // The operator refuses wider ones, and with them the whole pool
+        // (`pkg/ipam/cidrset/cidr_set.go` ErrCIDRSetSubNetTooBig).
+        if family == Family::Ipv6
+            && cidrs
+                .iter()
+                .any(|cidr| size.prefix_len() - cidr.prefix_len() > WIDEST)
+        {
+            return Err(BlockedReason::PodPoolTooWide(WIDEST));
+        }
+        *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
+    }
+    Ok(compiled)
+}
+
+/// Cilium does not compare its pools: what another one has, or gave, would be handed out twice. One
+/// that gives addresses up does so in a plan of its own.
+fn not_of_others(
+    pool: &Pool,
+    after: &PerFamily<PodRanges>,
+    observed: &Observed,
+) -> Result<(), BlockedReason> {
+    let wanted = RangeIndex::new(
+        after
+            .iter()
+            .flat_map(|ranges| &ranges.cidrs)
+            .map(|cidr| (cidr.range(), ())),
+    );
+    let is_wanted = |block: &Block| wanted.overlapping(&block.range()).next().is_some();
+    let others = observed
+        .pod_pools
+        .iter()
+        .filter(|(name, _)| *name != pool.name.as_str());
+    for (name, seen) in others {
+        if let Some(block) = seen.cidrs().find(is_wanted) {
+            return Err(BlockedReason::PodPoolOverlaps(Box::new((
+                block,
+                name.clone(),
+            ))));
+        }
+    }
+    for (name, held) in observed
+        .allocated_of_pools()
+        .into_iter()
+        .filter(|(name, _)| *name != pool.name.as_str())
+    {
+        if let Some((_, block)) = held.iter().find(|(_, block)| is_wanted(block)) {
+            return Err(BlockedReason::PodPoolOverlaps(Box::new((
+                *block,
+                name.to_owned(),
+            ))));
+        }
+    }
+    Ok(())
+}
+
+/// What changes for a pool that is in use: sizes never, and addresses that a node has stay.
+fn shrinks(
+    pool: &Pool,
+    seen: &SeenPodPool,
+    after: &PerFamily<PodRanges>,
+    observed: &Observed,
+) -> Result<Hazard, BlockedReason> {
+    for was in seen.ranges.iter() {
+        let family = was.size.family();
+        if after.get(family).is_some_and(|now| now.size != was.size) {
+            return Err(BlockedReason::PodPoolSize(was.size));
+        }
+    }
+    let stays = |block: Block| {
+        after
+            .iter()
+            .flat_map(|now| &now.cidrs)
+            .any(|cidr| cidr.contains(block))
+    };
+    let allocated = observed.allocated_of_pools();
+    let mut held = allocated.get(pool.name.as_str()).into_iter().flatten();
+    if let Some((node, block)) = held.find(|(_, block)| !stays(*block)) {
+        return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
+    }
+    // Up to 1.18 an operator that is given other CIDRs forgets what it gave of those that were cut
+    // (pkg `multipool` updateCIDRSets).
+    let remembers = observed
+        .cilium
+        .operator_version
+        .is_some_and(|version| version.is_at_least(19, 0));
+    let only_grows = seen.ranges.iter().all(|was| {
+        let now = after
+            .get(was.size.family())
+            .map(|now| now.cidrs.as_slice())
+            .unwrap_or_default();
+        now.starts_with(&was.cidrs)
+    });
+    if !only_grows && !remembers {
+        return Err(BlockedReason::PodPoolRecut);
+    }
+    // A block that is handed out at this moment stays with its node, and the operator complains.
+    Ok(if seen.cidrs().all(stays) {
+        Hazard::None
+    } else {
+        Hazard::Disruptive
+    })
+}
+
+/// A kind without which nothing about pools is known.
+fn hidden(observed: &Observed) -> Option<&BlindSpot> {
+    let spots = [ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig]
+        .map(|kind| observed.blind_spot(kind));
+    spots.into_iter().flatten().next()
+}
+
+fn deletion(
+    pool: &PoolName,
+    seen: &SeenPodPool,
+    observed: &Observed,
+) -> Result<PodPoolChange, BlockedReason> {
+    if let Some(spot) = hidden(observed) {
+        return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+    }
+    let chooses =
+        |config: &&NodeConfig| config.default_pool() == Some(pool.as_str()) && !config.is_ours();
+    if let Some(config) = observed.node_configs.iter().find(chooses) {
+        return Err(BlockedReason::PodPoolChosen(config.name.clone()));
+    }
+    let allocated = observed.allocated_of_pools();
+    if let Some((node, block)) = allocated.get(pool.as_str()).and_then(|held| held.first()) {
+        return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
+    }
+    if !seen.version.is_known() {
+        return Err(BlockedReason::NoIdentity);
+    }
+    Ok(PodPoolChange {
+        action: PoolAction::Delete,
+        object: PodPoolObject::Pool(pool.to_string()),
+        pool: pool.clone(),
+        before: Some(PodPoolSpec::Pool(seen.ranges.clone())),
+        after: None,
+        hazard: Hazard::Disruptive,
+        disturbed: BTreeSet::new(),
+        guard: seen.version.clone(),
+        origin: None,
+    })
+}

@@ -1,0 +1,285 @@
+//! Whether a saved plan is still what would be planned.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::document::{ChangeDocument, Intent, PlanDocument};
+use super::document_edit::EditDocument;
+use super::{Change, Plan, ServiceEffectDocument, Target, document_pod_pools, effects, lb, pairs};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{NodeName, OWNER_LABEL};
+
+/// A saved plan against a fresh one.
+#[derive(Debug)]
+pub enum Staleness {
+    /// Every saved change would be planned again, just so.
+    Current {
+        /// The saved changes, as they were planned afresh.
+        changes: Vec<Change>,
+        /// Changes that are due but not in the saved plan, such as those of nodes that joined
+        /// since.
+        further: usize,
+        /// Saved changes that the cluster shows already, such as those of an apply that was
+        /// interrupted.
+        done: usize,
+        /// Changes of an undo plan whose nodes are gone or re-created: there is nothing left to
+        /// take back.
+        gone: usize,
+    },
+    /// Something relevant has changed; a line for each difference.
+    Stale(Vec<String>),
+}
+
+/// Compares change by change, so that a heartbeat, or a node that joined since, does not make a
+/// reviewed plan stale. When the meaning of the files has changed, further changes count as a
+/// difference too.
+///
+/// Of an undo plan, each fresh change is one that the saved plan asks for, or a difference: what is
+/// shown is what is done.
+pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
+    let mut planned: BTreeMap<String, &Change> = fresh
+        .changes
+        .iter()
+        .map(|change| (change.target().to_string(), change))
+        .collect();
+    let mut changes = Vec::with_capacity(saved.changes.len());
+    let mut differences = Vec::new();
+    let (mut done, mut gone) = (0, 0);
+    for wanted in &saved.changes {
+        let wanted = &*match saved.intent {
+            Intent::Undo => Cow::Owned(lb::as_written_now(wanted, observed)),
+            Intent::Files => Cow::Borrowed(wanted),
+        };
+        let target = format!("{}/{}", wanted.kind, wanted.name);
+        let now = planned.get(&target).copied();
+        match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
+            Some(change) => changes.push(change.clone()),
+            // What the same node gets besides is a further change.
+            None if shows(observed, wanted) => {
+                done += 1;
+                continue;
+            }
+            None if saved.intent == Intent::Undo
+                && now.is_none()
+                && is_settled(observed, wanted) =>
+            {
+                gone += 1
+            }
+            None => differences.push(difference(saved.intent, wanted, now, fresh, observed)),
+        }
+        planned.remove(&target);
+    }
+    differences.extend(newly_lost(saved, &changes, observed));
+    if fresh.desired_digest != saved.source.digest || saved.intent == Intent::Undo {
+        differences.extend(planned.values().map(|change| not_saved(change)));
+    }
+    if differences.is_empty() {
+        Staleness::Current {
+            changes,
+            further: planned.len(),
+            done,
+            gone,
+        }
+    } else {
+        Staleness::Stale(differences)
+    }
+}
+
+fn not_saved(change: &Change) -> String {
+    let change = ChangeDocument::from(change);
+    let (kind, name, reason) = (&change.kind, &change.name, &change.reason);
+    format!(
+        "{kind}/{name}: not in the saved plan, would now {} ({reason})",
+        would(&change)
+    )
+}
+
+/// Addresses that would go by now, and are not named in the saved plan.
+fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> Vec<String> {
+    if saved.intent == Intent::Undo {
+        return Vec::new();
+    }
+    let named: BTreeSet<_> = saved
+        .services
+        .iter()
+        .flat_map(ServiceEffectDocument::lost)
+        .collect();
+    let effects = effects(changes, observed);
+    let now: Vec<ServiceEffectDocument> = effects
+        .services
+        .iter()
+        .map(ServiceEffectDocument::from)
+        .collect();
+    let new = now
+        .iter()
+        .flat_map(ServiceEffectDocument::lost)
+        .filter(|lost| !named.contains(lost));
+    let line = |(namespace, name, address, _): (&str, &str, &str, &str)| {
+        let line = format!(
+            "Service/{namespace}/{name}: would or may now lose {address}, which the saved plan does not say"
+        );
+        line.escape_debug().to_string()
+    };
+    new.map(line).collect()
+}
+
+/// What a change does, behind `would`.
+fn would(change: &ChangeDocument) -> String {
+    match (change.kind.as_str(), change.after.is_empty()) {
+        ("CiliumLoadBalancerIPPool" | "CiliumPodIPPool" | "CiliumNodeConfig", _) => {
+            format!("be {}", past(&change.action))
+        }
+        ("Port", _) => format!(
+            "let out [{}] and no longer [{}]",
+            change.after.join(" "),
+            change.before.join(" ")
+        ),
+        ("Service", true) => "ask for no address".to_owned(),
+        ("Service", false) => format!("ask for {}", change.after.join(" ")),
+        (_, true) => "get no block".to_owned(),
+        (_, false) => format!("get {}", change.after.join(" ")),
+    }
+}
+
+fn past(action: &str) -> String {
+    let e = if action.ends_with('e') { "d" } else { "ed" };
+    format!("{action}{e}")
+}
+
+/// Whether the very object that was planned shows what was planned, in the field that would have
+/// been written.
+pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if matches!(saved.edit, EditDocument::PodPool(_)) {
+        return document_pod_pools::shows(observed, saved);
+    }
+    if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
+        return pairs::shows(observed, saved);
+    }
+    if saved.kind != "Node" {
+        return lb::shows(observed, saved);
+    }
+    let name = saved.name.parse::<NodeName>().ok();
+    let Some(node) = name
+        .and_then(|name| observed.nodes.get(&name))
+        .filter(|node| node.uid == saved.guard.uid)
+    else {
+        return false;
+    };
+    match &saved.edit {
+        EditDocument::NodeSpec(blocks) => {
+            let shown: Vec<String> = node.spec.iter().map(ToString::to_string).collect();
+            blocks.iter().all(|block| shown.contains(block))
+        }
+        EditDocument::CiliumNode(blocks) | EditDocument::CiliumNodeBesideOperator(blocks) => {
+            let shown = observed
+                .cilium_nodes
+                .get(&node.name)
+                .map(|cilium_node| &cilium_node.pod_cidrs);
+            let shows = |block: &String| {
+                shown.is_some_and(|shown| shown.iter().any(|there| there.to_string() == *block))
+            };
+            blocks.iter().all(shows)
+        }
+        EditDocument::NodeConfig(settings) => settings.iter().all(|(key, value)| {
+            observed
+                .setting(&node.labels, key)
+                .is_some_and(|setting| setting.value == value)
+        }),
+        EditDocument::AddressPool(_)
+        | EditDocument::PodPool(_)
+        | EditDocument::AddressPairs { .. } => false,
+        EditDocument::Annotations(values) => values
+            .iter()
+            .all(|(key, block)| node.annotation_at(key).map(|shown| shown.to_string()) == *block),
+    }
+}
+
+/// Whether nothing is left that a change of an undo plan could take back.
+fn is_settled(observed: &Observed, saved: &ChangeDocument) -> bool {
+    is_gone(observed, saved) && !lb::wants_pool(saved)
+}
+
+fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if matches!(saved.edit, EditDocument::PodPool(_)) {
+        return document_pod_pools::is_gone(observed, saved);
+    }
+    if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
+        return pairs::is_gone(observed, saved);
+    }
+    if saved.kind != "Node" {
+        return lb::is_gone(observed, saved);
+    }
+    let node = saved
+        .name
+        .parse::<NodeName>()
+        .ok()
+        .and_then(|name| observed.nodes.get(&name));
+    node.is_none_or(|node| node.uid != saved.guard.uid)
+}
+
+fn difference(
+    intent: Intent,
+    saved: &ChangeDocument,
+    now: Option<&Change>,
+    fresh: &Plan,
+    observed: &Observed,
+) -> String {
+    let who = format!(
+        "{}/{}",
+        saved.kind.escape_debug(),
+        saved.name.escape_debug()
+    );
+    let was = would(saved).escape_debug().to_string();
+    if let Some(change) = now {
+        let now = ChangeDocument::from(change);
+        if now.after == saved.after
+            && now.write_path == saved.write_path
+            && now.guard.uid != saved.guard.uid
+        {
+            return format!("{who}: it is another object by now (uid {})", now.guard.uid);
+        }
+        return format!(
+            "{who}: saved to {was} by {}, would now {} by {} ({})",
+            saved.write_path.escape_debug(),
+            would(&now),
+            now.write_path,
+            now.reason
+        );
+    }
+    let is_of = |target: &Target| target.kind() == saved.kind && target.name() == saved.name;
+    if let Some(blocked) = fresh.blocked.iter().find(|blocked| is_of(&blocked.target)) {
+        return format!("{who}: saved to {was}, now blocked: {}", blocked.reason);
+    }
+    if fresh.unchanged.iter().any(is_of) {
+        return format!("{who}: saved to {was}, but it is as the files say, in another way");
+    }
+    format!(
+        "{who}: saved to {was}, but {}",
+        obstacle(intent, saved, observed)
+    )
+}
+
+/// Why a change is neither planned afresh nor blocked.
+fn obstacle(intent: Intent, saved: &ChangeDocument, observed: &Observed) -> String {
+    let unseen = match saved.edit {
+        EditDocument::AddressPairs { .. } => pairs::unseen(observed),
+        _ => lb::unseen(observed, saved),
+    };
+    if let Some(why) = unseen {
+        return format!("its state is unknown: {why}");
+    }
+    if is_gone(observed, saved) {
+        return "it is gone".to_owned();
+    }
+    let is_absent = lb::creates(saved) && !observed.address_pools.contains_key(&saved.name);
+    match (is_absent, intent) {
+        (false, _) => "it shows something else by now".to_owned(),
+        (true, Intent::Files) => "the files do not ask for it any more".to_owned(),
+        (true, Intent::Undo) => {
+            format!(
+                "it has no label {}={}, or a range that cannot be read",
+                OWNER_LABEL.0, OWNER_LABEL.1
+            )
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What of a plan may be applied while nobody looks, and what waits for a person.
+
+use std::collections::BTreeSet;
+
+use super::change::{Change, Sequence};
+use super::limits::{Refusal, refusals};
+use super::{Plan, effects};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{Hazard, Waiver};
+use ipam_desired::{Activity, Desired};
+
+/// A plan, parted.
+#[derive(Clone, Debug, Default)]
+pub struct Unattended {
+    /// What is applied, in the order of the plan.
+    pub applied: Vec<Change>,
+    /// What waits for a person: it is worse than the Policy lets pass, or stands behind something
+    /// that waits and was foretold after it.
+    pub waiting: Vec<Change>,
+    /// What a limit or a protection says of the rest. Then only new nodes get their blocks, as far
+    /// as nothing speaks against that, too.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Parts a plan that was made from these.
+pub fn unattended(
+    plan: &Plan,
+    desired: &Desired,
+    observed: &Observed,
+    waivers: &BTreeSet<Waiver>,
+) -> Unattended {
+    if desired.policy.activity == Activity::Paused {
+        return Unattended {
+            waiting: plan.changes.clone(),
+            ..Unattended::default()
+        };
+    }
+    let against = |changes: &[Change]| -> Vec<Refusal> {
+        let mut refusals = refusals(changes, &effects(changes, observed), desired, observed);
+        refusals.retain(|refusal| !refusal.is_waived(waivers));
+        refusals
+    };
+    let (mut applied, mut waiting) = harmless(&plan.changes, desired.policy.unattended);
+    let refusals = against(&applied);
+    if !refusals.is_empty() {
+        let (new, rest): (Vec<Change>, Vec<Change>) =
+            applied.into_iter().partition(Change::gives_to_a_new_node);
+        waiting.extend(rest);
+        applied = if against(&new).is_empty() {
+            new
+        } else {
+            waiting.extend(new);
+            Vec::new()
+        };
+    }
+    Unattended {
+        applied,
+        waiting,
+        refusals,
+    }
+}
+
+fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
+    let (mut applied, mut waiting) = (Vec::new(), Vec::new());
+    let mut is_held_back = false;
+    for change in changes {
+        let in_order = change.sequence() == Sequence::AfterThoseBefore;
+        let must_wait = change.hazard() > worst || !change.needs_approval().is_empty();
+        if must_wait || (in_order && is_held_back) {
+            is_held_back |= in_order;
+            waiting.push(change.clone());
+        } else {
+            applied.push(change.clone());
+        }
+    }
+    (applied, waiting)
+}

@@ -1,0 +1,138 @@
+//! Where a block is written: the field that the running Cilium reads, or the reason why there is
+//! none.
+//!
+//! Knows which IPAM mode reads which object. Decides nothing about which block it is.
+
+mod cilium_node;
+mod from_node;
+mod node_config;
+
+use super::blocked::BlockedReason;
+use super::change::Edit;
+use ipam_cilium::observed::{FamilyUse, Holding, ModeSeen, Node, Observed, Reading};
+use ipam_core::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
+use ipam_core::net::{Block, Family};
+
+pub use node_config::HOSTNAME_LABEL;
+pub(super) use node_config::{Moving, moves_nodes};
+
+/// What holds for every node of the cluster.
+pub(super) struct Paths<'p> {
+    observed: &'p Observed,
+    path: Result<ModePath, BlockedReason>,
+    primary: Family,
+    /// Families that an agent waits for.
+    required: Vec<Family>,
+}
+
+/// What the running Cilium reads, and which of it is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ModePath {
+    /// The Node.
+    Node(NodeField),
+    /// The CiliumNode.
+    CiliumNode(Wanted),
+}
+
+/// Which field of a Node is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeField {
+    Spec,
+    Annotation,
+}
+
+/// Whether a person asked for this path by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    ByName,
+    Automatically,
+}
+
+/// What to do so that Cilium reads a node's blocks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// It reads them already.
+    AlreadyRead,
+    /// This write.
+    Write(Edit),
+}
+
+impl<'p> Paths<'p> {
+    pub(super) fn new(observed: &'p Observed, choice: WritePathChoice) -> Paths<'p> {
+        let is_required = |family: &Family| observed.cilium.use_of(*family) == FamilyUse::Required;
+        Paths {
+            observed,
+            path: mode_path(&observed.cilium.mode(), choice),
+            primary: observed.primary_family.unwrap_or(Family::Ipv4),
+            required: Family::BOTH.into_iter().filter(is_required).collect(),
+        }
+    }
+
+    /// How the node comes to show `blocks`, which must include everything that it holds of a family
+    /// that is in use.
+    pub(super) fn route(
+        &self,
+        node: &Node,
+        held: &PerFamily<Holding>,
+        blocks: &PerFamily<Block>,
+    ) -> Result<Route, BlockedReason> {
+        let path = self.path.clone()?;
+        let is_read = |block: &Block| {
+            held.get(block.family())
+                .is_some_and(|holding| holding.reading == Reading::Read)
+        };
+        let unread: Vec<Block> = blocks
+            .iter()
+            .filter(|block| !is_read(block))
+            .copied()
+            .collect();
+        if unread.is_empty() {
+            return Ok(Route::AlreadyRead);
+        }
+        let edit = match path {
+            ModePath::Node(field) => self.on_node(node, field, blocks, &unread),
+            ModePath::CiliumNode(wanted) => self.on_cilium_node(node, wanted, blocks),
+        };
+        edit.map(Route::Write)
+    }
+
+    /// All blocks, the cluster's first family first; each family that an agent waits for must be
+    /// among them.
+    fn all_families(&self, blocks: &PerFamily<Block>) -> Result<Vec<Block>, BlockedReason> {
+        if let Some(family) = self
+            .required
+            .iter()
+            .find(|family| blocks.get(**family).is_none())
+        {
+            return Err(BlockedReason::FamilyMissing(*family));
+        }
+        let mut pod_cidrs: Vec<Block> = blocks.iter().copied().collect();
+        pod_cidrs.sort_by_key(|block| block.family() != self.primary);
+        Ok(pod_cidrs)
+    }
+}
+
+fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, BlockedReason> {
+    use WritePathChoice::{Auto, Forced};
+    let mode = match mode {
+        ModeSeen::Known(mode) => *mode,
+        ModeSeen::Unknown(text) => return Err(BlockedReason::ModeUnknown(text.clone())),
+        ModeSeen::NoSettings => return Err(BlockedReason::NoCilium),
+    };
+    match (mode, choice) {
+        (IpamMode::Kubernetes, Auto | Forced(WritePath::NodeSpec | WritePath::NodeConfig)) => {
+            Ok(ModePath::Node(NodeField::Spec))
+        }
+        (IpamMode::Kubernetes, Forced(WritePath::NodeAnnotation)) => {
+            Ok(ModePath::Node(NodeField::Annotation))
+        }
+        (IpamMode::ClusterPool, Auto) => Ok(ModePath::CiliumNode(Wanted::Automatically)),
+        (IpamMode::ClusterPool, Forced(WritePath::CiliumNode)) => {
+            Ok(ModePath::CiliumNode(Wanted::ByName))
+        }
+        (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => {
+            Err(BlockedReason::PathNotRead(path, mode))
+        }
+        (mode, _) => Err(BlockedReason::ModeOfAnotherAllocator(mode)),
+    }
+}

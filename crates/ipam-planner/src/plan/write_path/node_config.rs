@@ -1,0 +1,129 @@
+//! Ipam `kubernetes`: a node that has a block already moves by a `CiliumNodeConfig` for it alone,
+//! whose `ipv4-range` or `ipv6-range` its agent takes in place of the Node's block when it starts
+//! (`pkg/ipam/cell/ipam_init.go` ConfigureAndStartIPAM @ 1.20).
+//!
+//! The Node keeps the old block for good, because the agent waits for one before it looks at the
+//! setting.
+
+use super::super::blocked::BlockedReason;
+use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
+use super::Paths;
+use ipam_cilium::observed::{ModeSeen, Node, Observed, ObservedKind, SettingSource, range_setting};
+use ipam_core::model::{
+    IpamMode, Operator, PerFamily, Requirement, Selector, WritePath, WritePathChoice,
+};
+use ipam_core::net::Block;
+
+/// The label by which a node is selected.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+/// Whether pins may move nodes.
+pub(crate) fn moves_nodes(observed: &Observed, choice: WritePathChoice) -> Moving {
+    let is_read = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    match choice {
+        WritePathChoice::Forced(WritePath::NodeConfig) if is_read => Moving::BySetting,
+        _ => Moving::Never,
+    }
+}
+
+/// How a node that holds another block comes to that of its pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moving {
+    /// By hand.
+    Never,
+    /// By a setting for this node.
+    BySetting,
+}
+
+impl Paths<'_> {
+    /// The setting that moves a node to these blocks.
+    pub(crate) fn by_node_config(
+        &self,
+        node: &Node,
+        blocks: &PerFamily<Block>,
+    ) -> Result<Edit, BlockedReason> {
+        let observed = self.observed;
+        if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
+            return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+        }
+        let name = format!("cilium-ipam-{}", node.name);
+        let api = observed
+            .node_config_api()
+            .ok_or(BlockedReason::NodeConfigsNotServed)?;
+        let namespace = observed
+            .cilium
+            .namespace
+            .clone()
+            .ok_or(BlockedReason::NoCilium)?;
+        let hostname = self.hostname(node)?;
+        if name.len() > 253 {
+            return Err(BlockedReason::CannotBeSelected(format!(
+                "its name is too long for a CiliumNodeConfig: {name}"
+            )));
+        }
+        let seen = observed.node_config(&name);
+        let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.clone()].into()));
+        let is_for_it =
+            |nodes: &Selector| alone.is_ok_and(|alone| *nodes == Selector::all_of([alone]));
+        if seen.is_some_and(|seen| {
+            !seen.is_ours() || !seen.version.is_known() || !is_for_it(&seen.nodes)
+        }) {
+            return Err(BlockedReason::NodeConfigOfAnother(name));
+        }
+        if seen.is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid)) {
+            return Err(BlockedReason::StaleOwner(WritePath::NodeConfig));
+        }
+        for family in blocks.families() {
+            let key = range_setting(family);
+            if let Some(why) = observed.cilium.overriding_is_off(key) {
+                return Err(BlockedReason::SettingOfAnother(why));
+            }
+            let source = observed
+                .setting(&node.labels, key)
+                .map(|setting| setting.source);
+            let wins = match source {
+                Some(SettingSource::Argument) => true,
+                Some(SettingSource::NodeConfig(other)) => other > name.as_str(),
+                Some(SettingSource::ConfigMap) | None => false,
+            };
+            if let Some(source) = source.filter(|_| wins) {
+                return Err(BlockedReason::SettingOfAnother(format!(
+                    "{key} is set by {source}"
+                )));
+            }
+        }
+        let object = match seen {
+            Some(seen) => NodeConfigObject::Seen(seen.version.clone()),
+            None => NodeConfigObject::New { hostname },
+        };
+        Ok(Edit::NodeConfig(Box::new(NodeConfigEdit {
+            api,
+            namespace,
+            name,
+            ranges: *blocks,
+            object,
+        })))
+    }
+
+    /// The value of the label that selects this node and no other.
+    fn hostname(&self, node: &Node) -> Result<String, BlockedReason> {
+        let of = |node: &Node| node.labels.get(HOSTNAME_LABEL).cloned();
+        let Some(hostname) = of(node).filter(|hostname| !hostname.is_empty()) else {
+            return Err(BlockedReason::CannotBeSelected(format!(
+                "it has no label {HOSTNAME_LABEL}"
+            )));
+        };
+        let mut others = self
+            .observed
+            .nodes
+            .values()
+            .filter(|other| other.name != node.name);
+        match others.find(|other| of(other).as_ref() == Some(&hostname)) {
+            None => Ok(hostname),
+            Some(other) => {
+                let why = format!("node {} has the same label {HOSTNAME_LABEL}", other.name);
+                Err(BlockedReason::CannotBeSelected(why))
+            }
+        }
+    }
+}

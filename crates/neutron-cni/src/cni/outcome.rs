@@ -1,0 +1,391 @@
+//! What a plugin gives (SPEC.md, "Success"); IPAM plugins leave out the interfaces.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::cni::SpecVersion;
+
+/// Addresses, routes and name servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IpamOutcome {
+    /// The addresses.
+    pub addresses: Vec<Address>,
+    /// The routes.
+    pub routes: Vec<Route>,
+    /// The name servers.
+    pub dns: Dns,
+}
+
+/// The interface of a container that has the addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name in the container.
+    pub name: String,
+    /// Its hardware address.
+    pub mac: String,
+    /// The path of the container's network namespace.
+    pub sandbox: String,
+    /// Its largest packet, in bytes; told from version 1.1.0 on.
+    pub mtu: Option<u32>,
+    /// Where it is on the PCI bus; told from version 1.1.0 on.
+    pub pci: Option<String>,
+}
+
+/// An address in its subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address with the length of its subnet's prefix.
+    pub address: IpNet,
+    /// The way out of the subnet.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Where to.
+    pub destination: IpNet,
+    /// Through what; `None` is the gateway of the address.
+    pub gateway: Option<IpAddr>,
+    /// What only version 1.1.0 can say.
+    pub detail: RouteDetail,
+}
+
+/// What version 1.1.0 brought for routes, with the numbers of ip-route(8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteDetail {
+    /// Largest packet on it, in bytes.
+    pub mtu: Option<u32>,
+    /// Largest segment that is announced to TCP's other end, in bytes.
+    pub advmss: Option<u32>,
+    /// The metric: the smaller one wins.
+    pub priority: Option<u32>,
+    /// The routing table.
+    pub table: Option<u32>,
+    /// How far the destination is.
+    pub scope: Option<u8>,
+}
+
+impl RouteDetail {
+    /// Whether the route is another one without it: not for how large its packets are, but for
+    /// where it lies and for whom it holds.
+    fn tells_apart(&self) -> bool {
+        let RouteDetail {
+            mtu: _,
+            advmss: _,
+            priority,
+            table,
+            scope,
+        } = self;
+        priority.is_some() || table.is_some() || scope.is_some()
+    }
+}
+
+/// Name servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dns {
+    /// Their addresses.
+    pub nameservers: Vec<IpAddr>,
+    /// The own domain.
+    pub domain: Option<String>,
+    /// Where short names are looked for.
+    pub search: Vec<String>,
+    /// Options of the resolver.
+    pub options: Vec<String>,
+}
+
+/// As it is written; the order of the fields is that of other plugins.
+#[derive(Serialize)]
+struct Written {
+    #[serde(rename = "cniVersion")]
+    version: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interfaces: Vec<WrittenInterface>,
+    ips: Vec<WrittenAddress>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<WrittenRoute>,
+    dns: WrittenDns,
+}
+
+#[derive(Serialize)]
+struct WrittenInterface {
+    name: String,
+    mac: String,
+    sandbox: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    #[serde(rename = "pciID", skip_serializing_if = "Option::is_none")]
+    pci: Option<String>,
+}
+
+#[derive(Serialize)]
+struct WrittenAddress {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<usize>,
+    address: IpNet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
+}
+
+#[derive(Serialize)]
+struct WrittenRoute {
+    dst: IpNet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gw: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advmss: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<u8>,
+}
+
+#[derive(Serialize)]
+struct WrittenDns {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nameservers: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    search: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<String>,
+}
+
+impl IpamOutcome {
+    /// In the form that a version of the specification has. Fields that are empty are left out, but
+    /// for `dns`, as other plugins do.
+    pub fn to_text(&self, version: SpecVersion) -> String {
+        self.written(version, None)
+    }
+
+    /// The same of a plugin that made or moved the interface.
+    pub fn on_interface(&self, interface: &Interface, version: SpecVersion) -> String {
+        self.written(version, Some(interface))
+    }
+
+    fn written(&self, version: SpecVersion, interface: Option<&Interface>) -> String {
+        let IpamOutcome {
+            addresses,
+            routes,
+            dns,
+        } = self.clone();
+        let Dns {
+            nameservers,
+            domain,
+            search,
+            options,
+        } = dns;
+        let written = Written {
+            version: version.as_str(),
+            interfaces: interface
+                .map(|interface| interface.written(version))
+                .into_iter()
+                .collect(),
+            ips: addresses
+                .into_iter()
+                .map(|one| one.written(version, interface.map(|_| 0)))
+                .collect(),
+            routes: routes
+                .into_iter()
+                .filter_map(|route| route.written(version))
+                .collect(),
+            dns: WrittenDns {
+                nameservers,
+                domain,
+                search,
+                options,
+            },
+        };
+        // Texts and addresses only: there is nothing in it that JSON cannot say.
+        serde_json::to_string(&written).unwrap_or_default()
+    }
+}
+
+impl Interface {
+    fn written(&self, version: SpecVersion) -> WrittenInterface {
+        let Interface {
+            name,
+            mac,
+            sandbox,
+            mtu,
+            pci,
+        } = self.clone();
+        let is_told = version >= SpecVersion::V1_1_0;
+        WrittenInterface {
+            name,
+            mac,
+            sandbox,
+            mtu: mtu.filter(|_| is_told),
+            pci: pci.filter(|_| is_told),
+        }
+    }
+}
+
+impl Route {
+    /// Before 1.1.0, a route that would be another one without its detail is left out.
+    fn written(self, version: SpecVersion) -> Option<WrittenRoute> {
+        let Route {
+            destination,
+            gateway,
+            detail,
+        } = self;
+        let detail = match version >= SpecVersion::V1_1_0 {
+            true => detail,
+            false if detail.tells_apart() => return None,
+            false => RouteDetail::default(),
+        };
+        let RouteDetail {
+            mtu,
+            advmss,
+            priority,
+            table,
+            scope,
+        } = detail;
+        Some(WrittenRoute {
+            dst: destination,
+            gw: gateway,
+            mtu,
+            advmss,
+            priority,
+            table,
+            scope,
+        })
+    }
+}
+
+impl Dns {
+    /// What a `resolv.conf` says (resolv.conf(5)): of `domain` and `search` the last one holds.
+    pub fn of_resolv_conf(text: &str) -> Dns {
+        let mut dns = Dns::default();
+        for line in text.lines() {
+            let line = line.split(['#', ';']).next().unwrap_or_default();
+            let mut words = line.split_whitespace();
+            let Some(key) = words.next() else { continue };
+            match key {
+                "nameserver" => dns
+                    .nameservers
+                    .extend(words.next().and_then(|word| word.parse::<IpAddr>().ok())),
+                "domain" => dns.domain = words.next().map(str::to_owned),
+                "search" => dns.search = words.map(str::to_owned).collect(),
+                "options" => dns.options.extend(words.map(str::to_owned)),
+                _ => {}
+            }
+        }
+        dns
+    }
+}
+
+impl Address {
+    fn written(self, version: SpecVersion, interface: Option<usize>) -> WrittenAddress {
+        let family = if self.address.addr().is_ipv4() {
+            "4"
+        } else {
+            "6"
+        };
+        // Version 1.0.0 left it out.
+        let version = (version < SpecVersion::V1_0_0).then_some(family);
+        WrittenAddress {
+            version,
+            interface,
+            address: self.address,
+            gateway: self.gateway,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_has_its_form() {
+        let address = Address {
+            address: "203.0.113.2/24".parse().unwrap(),
+            gateway: "203.0.113.1".parse().ok(),
+        };
+        let outcome = IpamOutcome {
+            addresses: vec![address],
+            ..IpamOutcome::default()
+        };
+        let old = r#"{"cniVersion":"0.3.1","ips":[{"version":"4","address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
+        assert_eq!(outcome.to_text(SpecVersion::V0_3_1), old);
+        let new = r#"{"cniVersion":"1.1.0","ips":[{"address":"203.0.113.2/24","gateway":"203.0.113.1"}],"dns":{}}"#;
+        assert_eq!(outcome.to_text(SpecVersion::V1_1_0), new);
+    }
+
+    #[test]
+    fn an_interface_is_told_with_its_addresses() {
+        let address = Address {
+            address: "203.0.113.2/24".parse().unwrap(),
+            gateway: None,
+        };
+        let outcome = IpamOutcome {
+            addresses: vec![address],
+            ..IpamOutcome::default()
+        };
+        let [name, mac, sandbox] = ["eth0", "02:00:00:00:00:01", "/run/netns/p"].map(str::to_owned);
+        let interface = Interface {
+            name,
+            mac,
+            sandbox,
+            mtu: Some(1450),
+            pci: Some("0000:00:05.0".to_owned()),
+        };
+        let told = |version| outcome.on_interface(&interface, version);
+        let old = r#"{"cniVersion":"0.3.1","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/p"}],"ips":[{"version":"4","interface":0,"address":"203.0.113.2/24"}],"dns":{}}"#;
+        assert_eq!(told(SpecVersion::V0_3_1), old);
+        assert!(told(SpecVersion::V1_1_0).contains(r#""mtu":1450,"pciID":"0000:00:05.0""#));
+    }
+
+    #[test]
+    fn the_details_of_routes_are_told_from_1_1_0_on() {
+        let route = |detail| Route {
+            destination: "0.0.0.0/0".parse().unwrap(),
+            gateway: None,
+            detail,
+        };
+        let sized = route(RouteDetail {
+            mtu: Some(1450),
+            advmss: Some(1410),
+            ..RouteDetail::default()
+        });
+        let placed = route(RouteDetail {
+            priority: Some(1),
+            table: Some(7),
+            scope: Some(253),
+            ..RouteDetail::default()
+        });
+        let outcome = IpamOutcome {
+            routes: vec![sized, placed],
+            ..IpamOutcome::default()
+        };
+        let new = r#""routes":[{"dst":"0.0.0.0/0","mtu":1450,"advmss":1410},{"dst":"0.0.0.0/0","priority":1,"table":7,"scope":253}]"#;
+        assert!(outcome.to_text(SpecVersion::V1_1_0).contains(new));
+        let old = outcome.to_text(SpecVersion::V1_0_0);
+        assert!(old.contains(r#""routes":[{"dst":"0.0.0.0/0"}]"#), "{old}");
+    }
+
+    #[test]
+    fn a_resolv_conf_is_read() {
+        let dns = Dns::of_resolv_conf(
+            "# ours\nnameserver 10.0.0.53\nnameserver fe80::1%eth0\nsearch a.example b.example\noptions ndots:5 ; x\n",
+        );
+        assert_eq!(dns.nameservers, ["10.0.0.53".parse::<IpAddr>().unwrap()]);
+        assert_eq!(
+            (dns.search.as_slice(), dns.options.as_slice()),
+            (
+                ["a.example".to_owned(), "b.example".to_owned()].as_slice(),
+                ["ndots:5".to_owned()].as_slice()
+            )
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! What an interface gets of its port.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
+use crate::settings::{RouteMtu, Wish};
+use ipam_core::neutron::{Id, PortAddress};
+use openstack::{NetworkFacts, NeutronError, Patience, Port, Subnet, answered};
+
+/// `RT_SCOPE_LINK` of linux/rtnetlink.h: the destination is on the link.
+const SCOPE_LINK: u8 = 253;
+
+/// Says it.
+///
+/// # Errors
+/// What the port lacks, and subnets of which nothing is known.
+pub fn outcome(
+    facts: &(impl NetworkFacts + Patience),
+    wish: &Wish,
+    port: &Port,
+) -> Result<IpamOutcome, CniError> {
+    has_what_was_asked_for(wish, port)?;
+    let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
+    for fixed in &port.fixed_ips {
+        if !subnets.contains_key(&fixed.subnet_id) {
+            let subnet = answered(facts, |facts| facts.subnet(&fixed.subnet_id))?;
+            subnets.insert(&fixed.subnet_id, subnet);
+        }
+    }
+    // Neutron's order is any; the first address is a Pod's main one for many runtimes.
+    let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
+    fixed_ips.sort_by_key(|fixed| {
+        (
+            wish.subnets
+                .iter()
+                .position(|subnet| *subnet == fixed.subnet_id),
+            fixed.ip_address,
+        )
+    });
+    let mut addresses = Vec::new();
+    for fixed in fixed_ips {
+        let Some(subnet) = subnets.get(&fixed.subnet_id) else {
+            continue;
+        };
+        addresses.push(address(wish, fixed.ip_address, subnet)?);
+    }
+    let mtu = match wish.route_mtu {
+        RouteMtu::Unsaid => None,
+        RouteMtu::Fixed(mtu) => Some(mtu),
+        RouteMtu::OfNetwork => answered(facts, |facts| facts.network(&port.network_id))?.mtu,
+    };
+    let mut routes = routes_to_gateways(&addresses);
+    for route in &wish.routes {
+        let detail = RouteDetail {
+            mtu: route.detail.mtu.or(mtu),
+            ..route.detail
+        };
+        push_new(
+            &mut routes,
+            Route {
+                detail,
+                ..route.clone()
+            },
+        );
+    }
+    for route in subnets.values().flat_map(|subnet| &subnet.routes) {
+        // Whoever wishes for a way to a destination wants it instead of Neutron's.
+        if !routes
+            .iter()
+            .any(|other| other.destination == route.destination && other.detail.table.is_none())
+        {
+            let detail = RouteDetail {
+                mtu,
+                ..RouteDetail::default()
+            };
+            routes.push(Route {
+                detail,
+                ..Route::from(route)
+            });
+        }
+    }
+    let dns = wish.dns.clone().unwrap_or_else(|| Dns {
+        nameservers: nameservers(&subnets),
+        ..Dns::default()
+    });
+    Ok(IpamOutcome {
+        addresses,
+        routes,
+        dns,
+    })
+}
+
+/// Adds it, unless a table would have it where another one is.
+fn push_new(routes: &mut Vec<Route>, route: Route) {
+    let place = |route: &Route| (route.destination, route.detail.table, route.detail.priority);
+    if !routes.iter().any(|other| place(other) == place(&route)) {
+        routes.push(route);
+    }
+}
+
+/// How to reach IPv4 gateways that are of no subnet of the interface. `ptp` 1.9.1 makes its gateway
+/// reachable after it has added the routes, and the kernel takes none through what it cannot reach.
+/// With an own address as the gateway the kernel looks for the destination on the link; the
+/// priority leaves room for the route that `ptp` adds, and the scope lets others go through it.
+/// IPv6 has link-local addresses for that.
+fn routes_to_gateways(addresses: &[Address]) -> Vec<Route> {
+    let is_beyond = |gateway: &IpAddr| !addresses.iter().any(|one| one.address.contains(gateway));
+    let mut routes: Vec<Route> = Vec::new();
+    for Address { address, gateway } in addresses {
+        let Some(IpAddr::V4(gateway)) = gateway.filter(is_beyond) else {
+            continue;
+        };
+        let destination = IpNet::from(IpAddr::V4(gateway));
+        let detail = RouteDetail {
+            priority: Some(1),
+            scope: Some(SCOPE_LINK),
+            ..RouteDetail::default()
+        };
+        push_new(
+            &mut routes,
+            Route {
+                destination,
+                gateway: Some(address.addr()),
+                detail,
+            },
+        );
+    }
+    routes
+}
+
+fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
+    if port.fixed_ips.is_empty() {
+        // Neutron makes such a port and says that all is well.
+        let message = format!(
+            "the network {} has no subnet, so the port has no address",
+            port.network_id
+        );
+        return Err(CniError::new(
+            ErrorCode::InvalidConfiguration,
+            message,
+            "give the network a subnet",
+        ));
+    }
+    let is_foreign =
+        |fixed: &&PortAddress| !wish.subnets.is_empty() && !wish.subnets.contains(&fixed.subnet_id);
+    if let Some(foreign) = port.fixed_ips.iter().find(is_foreign) {
+        let message = format!(
+            "{} is of no subnet that this network's configuration allows",
+            foreign.ip_address
+        );
+        return Err(CniError::new(
+            ErrorCode::InvalidConfiguration,
+            message,
+            "see `ipam.subnets`",
+        ));
+    }
+    let has = |wanted: &IpAddr| {
+        port.fixed_ips
+            .iter()
+            .any(|fixed| fixed.ip_address == *wanted)
+    };
+    match wish.addresses.iter().find(|wanted| !has(wanted)) {
+        None => Ok(()),
+        Some(missing) => {
+            let message =
+                format!("the port of this interface is there already, and has not {missing}");
+            let details = "DEL first: an address is chosen when the port is made";
+            Err(CniError::new(ErrorCode::TryAgainLater, message, details))
+        }
+    }
+}
+
+fn address(wish: &Wish, address: IpAddr, subnet: &Subnet) -> Result<Address, CniError> {
+    if subnet.gateway == Some(address) || wish.gateways.contains(&address) {
+        // Neutron gives it to whoever asks, as long as no router has it.
+        let message = format!("{address} is the gateway of {}", subnet.range);
+        let details = "ask for another address; a gateway that is configured belongs out of the allocation pools";
+        return Err(CniError::new(
+            ErrorCode::InvalidConfiguration,
+            message,
+            details,
+        ));
+    }
+    let gateway = |subnet: &Subnet| {
+        // `ptp` makes the gateway an address of the node, and must not take the router's.
+        let chosen = wish
+            .gateways
+            .iter()
+            .copied()
+            .find(|gateway| gateway.is_ipv4() == address.is_ipv4());
+        chosen.or(subnet.gateway)
+    };
+    match IpNet::new(address, subnet.range.prefix_len()) {
+        Ok(net) if subnet.range.contains(&address) => Ok(Address {
+            address: net,
+            gateway: gateway(subnet),
+        }),
+        _ => Err(
+            NeutronError::Other(format!("{address} is not of its subnet {}", subnet.range)).into(),
+        ),
+    }
+}
+
+fn nameservers(subnets: &BTreeMap<&Id, Subnet>) -> Vec<IpAddr> {
+    let mut servers: Vec<IpAddr> = Vec::new();
+    for server in subnets.values().flat_map(|subnet| &subnet.nameservers) {
+        if !servers.contains(server) {
+            servers.push(*server);
+        }
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(addresses: &[(&str, &str)]) -> Vec<(String, String)> {
+        let parsed = |(address, gateway): &(&str, &str)| Address {
+            address: address.parse().unwrap(),
+            gateway: Some(gateway.parse().unwrap()),
+        };
+        let addresses: Vec<Address> = addresses.iter().map(parsed).collect();
+        let way = |route: &Route| {
+            (
+                route.destination.to_string(),
+                route.gateway.unwrap().to_string(),
+            )
+        };
+        routes_to_gateways(&addresses).iter().map(way).collect()
+    }
+
+    #[test]
+    fn a_gateway_of_no_subnet_is_looked_for_on_the_link() {
+        let way = |destination: &str, through: &str| (destination.to_owned(), through.to_owned());
+        assert_eq!(ways(&[("10.0.0.2/24", "10.0.0.1")]), []);
+        assert_eq!(
+            ways(&[("10.0.0.2/24", "169.254.1.1")]),
+            [way("169.254.1.1/32", "10.0.0.2")]
+        );
+        assert_eq!(
+            ways(&[("10.0.0.2/24", "10.1.0.1"), ("10.1.0.2/24", "10.1.0.1")]),
+            []
+        );
+        let twice = ways(&[
+            ("10.0.0.2/24", "169.254.1.1"),
+            ("10.1.0.2/24", "169.254.1.1"),
+        ]);
+        assert_eq!(twice, [way("169.254.1.1/32", "10.0.0.2")]);
+        assert_eq!(
+            ways(&[("fd00::2/64", "fe80::1")]),
+            [],
+            "link-local ones are reachable"
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! What the node knows of its interfaces: what runtimes remember of them, and since when there is
+//! anything to know.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cni::{Attachment, address_of};
+use crate::{Beginnings, Remembered};
+use private_files::read_small;
+
+/// What the runtimes remember, or why it is not known: no folder is there, or something in one
+/// makes no sense. Then nothing is known to be forgotten.
+pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
+    let mut remembered = Remembered::default();
+    let mut seen = 0;
+    for folder in folders {
+        match read(folder, &mut remembered) {
+            Ok(()) => seen += 1,
+            Err(why) if why.kind() == ErrorKind::NotFound => {}
+            Err(why) => return Err(format!("{}: {why}", folder.display())),
+        }
+    }
+    if seen > 0 {
+        Ok(remembered)
+    } else {
+        Err("no runtime keeps what it has added where `--results` says".to_owned())
+    }
+}
+
+/// When things began; `None` where the system does not tell.
+pub(super) fn beginnings(node_file: &Path) -> Option<Beginnings> {
+    let statistics = read_small(Path::new("/proc/stat")).ok()?;
+    let boot = statistics
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?;
+    let boot = Timestamp::from_second(boot.trim().parse().ok()?).ok()?;
+    let written = fs::metadata(node_file).and_then(|metadata| metadata.modified());
+    let files = written.ok().and_then(|at| Timestamp::try_from(at).ok());
+    Some(Beginnings { boot, files })
+}
+
+fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let bytes = match fs::read(&path) {
+            // It was deleted meanwhile, and may be remembered for a moment more.
+            Err(why) if why.kind() == ErrorKind::NotFound => continue,
+            bytes => bytes?,
+        };
+        let nonsense = || {
+            io::Error::new(
+                ErrorKind::InvalidData,
+                format!("{} is no result of libcni", path.display()),
+            )
+        };
+        let cached: Value = serde_json::from_slice(&bytes).map_err(|_| nonsense())?;
+        let text = |key: &str| cached[key].as_str().unwrap_or_default();
+        let attachment = Attachment {
+            container: text("containerId").parse().map_err(|_| nonsense())?,
+            interface: text("ifName").parse().map_err(|_| nonsense())?,
+        };
+        remembered.attachments.insert(attachment);
+        let ips = cached["result"]["ips"].as_array().into_iter().flatten();
+        remembered
+            .addresses
+            .extend(ips.filter_map(|ip| address_of(ip["address"].as_str()?)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_folder_and_a_strange_file_are_no_evidence() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, absent) = (folder.path().to_owned(), folder.path().join("absent"));
+        assert!(remembered(std::slice::from_ref(&absent)).is_err());
+        assert_eq!(
+            remembered(&[there.clone(), absent.clone()]),
+            Ok(Remembered::default())
+        );
+        let cached = json!({"containerId": "c", "ifName": "eth0", "result": {"ips": [{"address": "10.0.0.7/24"}]}});
+        fs::write(there.join("net-c-eth0"), cached.to_string()).unwrap();
+        let known = remembered(&[absent, there.clone()]).unwrap();
+        assert_eq!(known.addresses, ["10.0.0.7".parse().unwrap()].into());
+        assert_eq!(known.attachments.first().unwrap().to_string(), "c/eth0");
+        fs::write(there.join("net-d-eth0"), "{}").unwrap();
+        assert!(
+            remembered(&[there])
+                .unwrap_err()
+                .contains("net-d-eth0 is no result of libcni")
+        );
+    }
+
+    #[test]
+    fn the_kernel_tells_when_it_began() {
+        let beginnings = beginnings(Path::new("/nowhere")).unwrap();
+        assert!(beginnings.boot < Timestamp::now() && beginnings.files.is_none());
+    }
+}

@@ -1,0 +1,240 @@
+//! The networks of a node whose addresses are Neutron's: found where runtimes find them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde_json::Value;
+
+use crate::Settings;
+use crate::cni::{CniError, ErrorCode};
+use crate::conversions::file_error;
+use crate::state::Pool;
+use private_files::read_small;
+
+/// How the names of configurations end (libcni).
+const ENDS: [&str; 3] = ["conf", "conflist", "json"];
+
+/// How the plugin is called: by its own name, or as that of 2020 was.
+const PLUGIN: &str = "ipam-neutron";
+
+/// By their names; a file that cannot be read is told by its own.
+pub(super) type Networks = BTreeMap<String, Result<Settings, CniError>>;
+
+/// Those of all folders.
+pub(super) fn networks(folders: &[PathBuf]) -> Result<Networks, CniError> {
+    let mut networks = Networks::new();
+    let files: Vec<Vec<PathBuf>> = folders
+        .iter()
+        .map(|folder| configurations(folder))
+        .collect::<Result<_, _>>()?;
+    for path in files.into_iter().flatten() {
+        for (name, read) in of_file(&path) {
+            let is_other = networks.get(&name).is_some_and(|known| *known != read);
+            let twice = || {
+                CniError::new(
+                    ErrorCode::InvalidConfiguration,
+                    format!("two files name it, and differ; one is {}", path.display()),
+                    "give each network a name of its own",
+                )
+            };
+            let read = if is_other { Err(twice()) } else { read };
+            networks.insert(name, read);
+        }
+    }
+    Ok(networks)
+}
+
+/// The files of a folder that runtimes would read.
+fn configurations(folder: &Path) -> Result<Vec<PathBuf>, CniError> {
+    let unreadable = |why| file_error(&folder.display().to_string(), &why);
+    let entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(unreadable)?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    let is_one = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|end| ENDS.iter().any(|known| end == *known))
+    };
+    Ok(paths.filter(is_one).collect())
+}
+
+/// Warm pools of networks that nobody configures any more, and how many ports they have: nobody
+/// else looks after these. With a file that cannot be read, nobody knows which they are.
+pub(super) fn forsaken(networks: &Networks, state: &Path) -> Networks {
+    let known: Option<Vec<&Settings>> = networks.values().map(|read| read.as_ref().ok()).collect();
+    let Some(known) = known else {
+        return Networks::new();
+    };
+    let mut states: BTreeSet<&Path> = known
+        .iter()
+        .map(|settings| settings.state.as_path())
+        .collect();
+    states.insert(state);
+    let pools = states.into_iter().flat_map(|state| {
+        Pool::names(state)
+            .into_iter()
+            .map(move |name| (state, name))
+    });
+    let forsaken = pools.filter(|(state, name)| {
+        !known
+            .iter()
+            .any(|settings| settings.state == **state && settings.network_name == *name)
+    });
+    let told = forsaken.filter_map(|(state, name)| {
+        let count = Pool::of(state, &name).ports().ok()?.all().count();
+        let message =
+            format!("no configuration names this network, and its warm pool has {count} ports");
+        let details =
+            "bring it back with `\"warmPool\": {\"free\": 0}` until nothing is left of it";
+        (count > 0).then(|| {
+            (
+                name,
+                Err(CniError::new(
+                    ErrorCode::InvalidConfiguration,
+                    message,
+                    details,
+                )),
+            )
+        })
+    });
+    told.collect()
+}
+
+fn of_file(path: &Path) -> Networks {
+    let text = match read_small(path) {
+        Ok(text) => text,
+        Err(fault) => return Networks::from([(path.display().to_string(), Err(fault.into()))]),
+    };
+    let written: Value = match serde_json::from_str(&text) {
+        Ok(written) => written,
+        Err(why) => {
+            let place = format!(
+                "it is no JSON (line {}, column {})",
+                why.line(),
+                why.column()
+            );
+            let fault = CniError::new(ErrorCode::Decoding, place, "mend it, or take it away");
+            return Networks::from([(path.display().to_string(), Err(fault))]);
+        }
+    };
+    let plugins = match &written["plugins"] {
+        Value::Array(plugins) => plugins.clone(),
+        _ => vec![written.clone()],
+    };
+    let ours = plugins.into_iter().filter(is_ours);
+    ours.map(|mut plugin| {
+        for key in ["name", "cniVersion"] {
+            plugin[key] = written[key].clone();
+        }
+        let settings = Settings::read(plugin.to_string().as_bytes());
+        let name = settings.as_ref().map_or_else(
+            |_| path.display().to_string(),
+            |settings| settings.network_name.clone(),
+        );
+        (name, settings)
+    })
+    .collect()
+}
+
+fn is_ours(plugin: &Value) -> bool {
+    plugin["ipam"]["type"]
+        .as_str()
+        .is_some_and(|kind| kind.ends_with(PLUGIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cni::Arguments;
+    use crate::{MadeFor, PooledPort};
+
+    #[test]
+    fn lists_and_single_plugins_are_read_and_others_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, value: &Value| {
+            fs::write(folder.path().join(name), value.to_string()).unwrap()
+        };
+        let ours = json!({"type": "cni-ipam-neutron", "networks": []});
+        let ptp = json!({"type": "ptp", "ipam": ours});
+        write(
+            "1.conflist",
+            &json!({"cniVersion": "1.1.0", "name": "one", "plugins": [ptp, {"type": "tuning"}]}),
+        );
+        write(
+            "2.conf",
+            &json!({"cniVersion": "0.3.1", "name": "two", "ipam": {"type": "ipam-neutron"}}),
+        );
+        write(
+            "3.conf",
+            &json!({"cniVersion": "1.1.0", "name": "three", "ipam": {"type": "host-local"}}),
+        );
+        write(
+            "4.conf.bak",
+            &json!({"cniVersion": "1.1.0", "name": "four", "ipam": {"type": "ipam-neutron"}}),
+        );
+        write(
+            "5.json",
+            &json!({"name": "five", "ipam": {"type": "ipam-neutron"}}),
+        );
+        fs::write(folder.path().join("6.conf"), "{").unwrap();
+        let networks = networks(&[folder.path().to_owned()]).unwrap();
+        let five = folder.path().join("5.json").display().to_string();
+        let told: Vec<(&str, bool)> = networks
+            .iter()
+            .map(|(name, read)| (name.as_str(), read.is_ok()))
+            .collect();
+        let six = folder.path().join("6.conf").display().to_string();
+        let mut expected = vec![
+            ("one", true),
+            ("two", true),
+            (five.as_str(), false),
+            (six.as_str(), false),
+        ];
+        expected.sort_unstable();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_pool_of_no_network_is_told_while_it_has_ports() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let id = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+        let ipam = json!({"type": "cni-ipam-neutron", "networks": [id], "cloud": "c", "stateDirectory": state.path()});
+        let one = json!({"cniVersion": "1.1.0", "name": "one", "type": "ptp", "ipam": ipam});
+        let write = |name: &str, value: &Value| {
+            fs::write(folder.path().join(name), value.to_string()).unwrap()
+        };
+        write("1.conf", &one);
+        let settings = Settings::read(one.to_string().as_bytes()).unwrap();
+        let port = serde_json::from_value(json!({"id": id, "network_id": id})).unwrap();
+        let made_for = MadeFor::of(&settings.wish(&Arguments::default()).unwrap());
+        let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
+        let read = || networks(&[folder.path().to_owned()]).unwrap();
+        let told = || {
+            forsaken(&read(), state.path())
+                .into_keys()
+                .collect::<Vec<_>>()
+        };
+        pools.iter().for_each(|pool| pool.lay_out().unwrap());
+        assert_eq!(told(), [""; 0]);
+        let pooled = PooledPort { port, made_for };
+        pools.iter().for_each(|pool| {
+            pool.made("p", &pooled)
+                .and_then(|()| pool.put("p", &pooled.port.id))
+                .unwrap()
+        });
+        assert_eq!(told(), ["gone"]);
+        fs::write(
+            folder.path().join("2.conf"),
+            json!({"plugins": [{"ipam": {"type": "ipam-neutron"}}]}).to_string(),
+        )
+        .unwrap();
+        assert_eq!(
+            told(),
+            [""; 0],
+            "the file that cannot be understood may be its"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Lets the Node's pod CIDRs out of the VM's port. The Node is read from Kubernetes as a Pod does
+//! it: one GET, with the token of its ServiceAccount.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use crate::Source;
+use crate::cni::{CniError, ErrorCode};
+use crate::daemon::DEADLINE;
+use crate::daemon::arguments::PodCidrs;
+use crate::daemon::network::{Memory, Round};
+use crate::daemon::pairs::PairsKeeper;
+use crate::plugin::cloud;
+use ipam_core::net::Block;
+use openstack::{HttpNeutron, Keeping, get_json};
+use private_files::{read_small, state_folder};
+
+/// Reads the Node, and keeps the pairs.
+pub(super) fn keep(
+    wanted: &PodCidrs,
+    memory: &mut Memory,
+    look: Duration,
+) -> Result<Round, CniError> {
+    if !memory.is_due(look) {
+        return Ok(Round::NotDue);
+    }
+    let outcome = keep_now(wanted);
+    memory.looked(&outcome);
+    outcome.map(|()| Round::Done)
+}
+
+fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
+    let node = node(&wanted.node_name, &wanted.service_account)?;
+    let ranges = pod_cidrs(&node)?;
+    let source = Source::File {
+        path: wanted.clouds_file.clone(),
+        cloud: wanted.cloud.clone(),
+    };
+    let neutron = HttpNeutron::new(
+        cloud(&source)?,
+        Keeping::In(wanted.state.clone()),
+        Instant::now() + DEADLINE,
+    )?;
+    let keeper = PairsKeeper::new(
+        &wanted.on,
+        state_folder(&wanted.state)?,
+        "pod CIDRs",
+        &neutron,
+    )?;
+    Ok(keeper.keep_ranges(&neutron, &ranges)?)
+}
+
+fn node(name: &str, account: &Path) -> Result<Value, CniError> {
+    let variable =
+        |name: &str| std::env::var(name).map_err(|_| unreachable(&format!("{name} is not set")));
+    let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].map(variable);
+    let (host, port) = (host?, port?);
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err(unreachable("the name of the Node is none"));
+    }
+    let token = read_small(&account.join("token"))?;
+    let url = format!("https://{host}:{port}/api/v1/nodes/{name}");
+    let (status, body) = get_json(
+        &url,
+        token.trim(),
+        &account.join("ca.crt").display().to_string(),
+        DEADLINE,
+    )?;
+    if status == 200 {
+        Ok(body)
+    } else {
+        Err(unreachable(&format!(
+            "Kubernetes answers {status} for Node {name}"
+        )))
+    }
+}
+
+/// A Node without any has none yet, which is no reason to take away what it had.
+fn pod_cidrs(node: &Value) -> Result<BTreeSet<IpNet>, CniError> {
+    let listed = node["spec"]["podCIDRs"].as_array().into_iter().flatten();
+    let ranges: Option<BTreeSet<IpNet>> = listed
+        .map(|one| Some(IpNet::from(Block::lenient(one.as_str()?).ok()?)))
+        .collect();
+    ranges
+        .filter(|ranges| !ranges.is_empty())
+        .ok_or_else(|| unreachable("the Node has no pod CIDRs yet"))
+}
+
+fn unreachable(message: &str) -> CniError {
+    CniError::new(
+        ErrorCode::TryAgainLater,
+        message,
+        "it will be tried again; see the chart's ServiceAccount",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_node_with_pod_cidrs_tells_which() {
+        let node = json!({"spec": {"podCIDRs": ["::ffff:10.1.0.0/120", "fd00:1::/64"]}});
+        assert_eq!(
+            pod_cidrs(&node).unwrap(),
+            [
+                "10.1.0.0/24".parse().unwrap(),
+                "fd00:1::/64".parse().unwrap()
+            ]
+            .into()
+        );
+        for bad in [
+            json!({}),
+            json!({"spec": {"podCIDRs": []}}),
+            json!({"spec": {"podCIDRs": ["10.1.0.0/24", "x"]}}),
+        ] {
+            assert!(pod_cidrs(&bad).is_err(), "{bad}");
+        }
+    }
+}

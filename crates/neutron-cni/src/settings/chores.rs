@@ -1,0 +1,165 @@
+//! What a network's configuration asks of the daemon on the node; the plugin itself passes it over.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cni::{CniError, InterfaceName};
+use crate::settings::invalid;
+use crate::warm_pool::PoolSize;
+use ipam_core::net::unmapped;
+use ipam_core::neutron::Id;
+
+/// Most ports that may be kept free: each is an address and a part of a quota that nobody else can
+/// use.
+const MOST_FREE: usize = 1000;
+
+/// What the daemon does for a network besides looking for garbage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chores {
+    /// Keeps a warm pool.
+    pub pool: Option<PoolSize>,
+    /// Keeps the pairs of the VM's port.
+    pub pairs: Option<PairsChore>,
+}
+
+/// Which port must let out what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairsChore {
+    /// The port.
+    pub on: GuardedInterface,
+    /// Ranges instead of the address of each Pod.
+    pub ranges: Option<BTreeSet<IpNet>>,
+}
+
+/// A port of the VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuardedInterface {
+    /// The port itself.
+    Port(Id),
+    /// An interface of the node, whose hardware address is the port's.
+    Interface(InterfaceName),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    warm_pool: Option<WrittenPool>,
+    allowed_address_pairs: Option<WrittenPairs>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPool {
+    free: usize,
+    most: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPairs {
+    port: Option<String>,
+    interface: Option<String>,
+    ranges: Option<BTreeSet<IpNet>>,
+}
+
+impl Chores {
+    pub(super) fn read(ipam: &Value) -> Result<Chores, CniError> {
+        let written =
+            Written::deserialize(ipam).map_err(|why| invalid(&format!("`ipam`: {why}")))?;
+        let pool = written.warm_pool.map(pool).transpose()?;
+        Ok(Chores {
+            pool,
+            pairs: written.allowed_address_pairs.map(pairs).transpose()?,
+        })
+    }
+}
+
+fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
+    let WrittenPool { free, most } = written;
+    // A few Pods may go at once and others come after them.
+    let most = most.unwrap_or(free.saturating_mul(2));
+    if free > most || most > MOST_FREE {
+        return Err(invalid(&format!(
+            "`ipam.warmPool` needs `free` ≤ `most` ≤ {MOST_FREE}"
+        )));
+    }
+    Ok(PoolSize { free, most })
+}
+
+fn pairs(written: WrittenPairs) -> Result<PairsChore, CniError> {
+    let key = "`ipam.allowedAddressPairs`";
+    let on = match (written.port, written.interface) {
+        (Some(port), None) => GuardedInterface::Port(
+            port.parse()
+                .map_err(|why| invalid(&format!("{key}: `port` is {why}")))?,
+        ),
+        (None, Some(name)) => GuardedInterface::Interface(
+            name.parse()
+                .map_err(|why| invalid(&format!("{key}: `interface` is {why}")))?,
+        ),
+        _ => {
+            return Err(invalid(&format!(
+                "{key} needs `interface` or `port`, and not both"
+            )));
+        }
+    };
+    let range = |range: IpNet| {
+        let range = unmapped(range).ok_or_else(|| {
+            invalid(&format!(
+                "{key}: `ranges` has {range}, IPv4-mapped and too wide"
+            ))
+        });
+        range.map(|range| range.trunc())
+    };
+    let ranges = written
+        .ranges
+        .map(|ranges| ranges.into_iter().map(range).collect::<Result<_, _>>())
+        .transpose()?;
+    Ok(PairsChore { on, ranges })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_not_done() {
+        assert_eq!(
+            Chores::read(&json!({"type": "x"})).unwrap(),
+            Chores::default()
+        );
+        let pool = Chores::read(&json!({"warmPool": {"free": 4}}))
+            .unwrap()
+            .pool;
+        assert_eq!(pool, Some(PoolSize { free: 4, most: 8 }));
+        let pairs = json!({"interface": "eth0", "ranges": ["10.1.2.3/24", "::ffff:10.1.2.0/120"]});
+        let pairs = Chores::read(&json!({"allowedAddressPairs": pairs}))
+            .unwrap()
+            .pairs
+            .unwrap();
+        assert_eq!(pairs.ranges, Some(["10.1.2.0/24".parse().unwrap()].into()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for bad in [
+            json!({"warmPool": {"free": 4, "most": 3}}),
+            json!({"warmPool": {"free": 1001}}),
+            json!({"warmPool": {"free": -1}}),
+            json!({"warmPool": 4}),
+            json!({"warmPool": {"free": 4, "moist": 5}}),
+            json!({"allowedAddressPairs": {}}),
+            json!({"allowedAddressPairs": {"interface": "a/b"}}),
+            json!({"allowedAddressPairs": {"port": "eth0"}}),
+            json!({"allowedAddressPairs": {"interface": "eth0", "ranges": ["10.0.0.7"]}}),
+            json!({"allowedAddressPairs": {"interface": "eth0", "ranges": ["::ffff:10.0.0.0/90"]}}),
+        ] {
+            assert!(Chores::read(&bad).is_err(), "{bad}");
+        }
+    }
+}

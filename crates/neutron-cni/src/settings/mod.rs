@@ -1,0 +1,469 @@
+//! The configuration of a network as a runtime hands it over: the form of the plugin of 2020
+//! (`openstackConf`, `neutronConf`) and the better one, with credentials in a file. Decides nothing
+//! about ports.
+//!
+//! What every request needs is read at once; what only an ADD wants is read for it alone, so that a
+//! fault in it keeps nobody from giving addresses back.
+
+mod access;
+mod chores;
+mod wish;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cni::{
+    Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of,
+};
+
+pub use access::Source;
+pub use chores::{Chores, GuardedInterface, PairsChore};
+pub use wish::{RouteMtu, Wish};
+
+/// Where plugin and daemon keep what they keep, unless a network says otherwise.
+pub const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
+
+/// How long a request may take unless the configuration says otherwise. Kubelet gives up after two
+/// minutes.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Bounds of it, in seconds: the last five are for taking back what was made.
+const DEADLINES: std::ops::RangeInclusive<u64> = 10..=110;
+
+/// What a network's configuration says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Version of the specification in which to answer.
+    pub version: SpecVersion,
+    /// The network's name among those of the node.
+    pub network_name: String,
+    /// The credentials.
+    pub source: Source,
+    /// The name of the node, by which its ports are found; `None` is what the machine calls itself.
+    pub node: Option<String>,
+    /// The name of the cluster before it, where nodes of several clusters share a project.
+    pub cluster: Option<String>,
+    /// Where tokens and locks are kept.
+    pub state: PathBuf,
+    /// How long it may take altogether.
+    pub deadline: Duration,
+    /// The whole, without credentials.
+    written: Unshown,
+}
+
+/// Whoever misspells `openstackConf` has a password elsewhere.
+#[derive(Clone, PartialEq)]
+struct Unshown(Value);
+
+impl fmt::Debug for Unshown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl Settings {
+    /// The version in which to answer, as far as the input tells: an error, too, is answered in the
+    /// asker's version.
+    pub fn version_of(input: &[u8]) -> SpecVersion {
+        let written: Value = serde_json::from_slice(input).unwrap_or_default();
+        written["cniVersion"]
+            .as_str()
+            .and_then(|version| version.parse().ok())
+            .unwrap_or(SpecVersion::NEWEST)
+    }
+
+    /// Reads what came on standard input.
+    ///
+    /// # Errors
+    /// Something else than the configuration of a network, or one that cannot be used.
+    pub fn read(input: &[u8]) -> Result<Settings, CniError> {
+        Settings::read_from(input, "ipam")
+    }
+
+    /// The same of a plugin that has cloud, node and state in another part of its configuration.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_from(input: &[u8], part: &str) -> Result<Settings, CniError> {
+        let mut written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
+        let version = version(&written["cniVersion"])?;
+        let ipam = &written[part];
+        if written["plugins"].is_array() {
+            return Err(invalid(
+                "this is a list of plugins: a plugin gets one entry of it, with the `name` and `cniVersion` of the list",
+            ));
+        }
+        if !ipam.is_object() {
+            return Err(invalid(&format!("the configuration has no `{part}`")));
+        }
+        let network_name =
+            name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
+        let [node, cluster] = [name(ipam, "node")?, name(ipam, "cluster")?];
+        let state =
+            text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
+        if !state.is_absolute() {
+            return Err(invalid("`stateDirectory` is no absolute path"));
+        }
+        let (source, deadline) = (Source::read(ipam)?, deadline(&ipam["deadlineSeconds"]));
+        if let Some(ipam) = written[part].as_object_mut() {
+            ipam.remove("openstackConf");
+        }
+        Ok(Settings {
+            version,
+            network_name,
+            source,
+            node,
+            cluster,
+            state,
+            deadline,
+            written: Unshown(written),
+        })
+    }
+
+    /// Attachments that are there, as GC names them; `None` where it does not say, which is not the
+    /// same as that there are none.
+    ///
+    /// # Errors
+    /// Something else than attachments.
+    pub fn valid(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+        valid(self.written.0.get("cni.dev/valid-attachments"))
+    }
+
+    /// The addresses that an ADD gave, as CHECK hands them back.
+    ///
+    /// # Errors
+    /// Something else than addresses.
+    pub fn given(&self) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
+        given(&self.written.0["prevResult"])
+    }
+
+    /// What is written, but for credentials.
+    pub fn written(&self) -> &Value {
+        &self.written.0
+    }
+
+    /// What an ADD wants, with what the environment asks for besides.
+    ///
+    /// # Errors
+    /// A configuration, or a request, that cannot be used.
+    pub fn wish(&self, arguments: &Arguments) -> Result<Wish, CniError> {
+        Wish::read(self.version, &self.written.0, arguments)
+    }
+
+    /// What is asked of the daemon on the node.
+    ///
+    /// # Errors
+    /// Something that cannot be.
+    pub fn chores(&self) -> Result<Chores, CniError> {
+        Chores::read(&self.written.0["ipam"])
+    }
+
+    /// The version is needed for a command.
+    ///
+    /// # Errors
+    /// An older one.
+    pub fn needs(&self, version: SpecVersion, command: &str) -> Result<(), CniError> {
+        if self.version >= version {
+            return Ok(());
+        }
+        let message = format!(
+            "{command} is a command of CNI {version}, and the configuration is of {}",
+            self.version
+        );
+        Err(CniError::new(
+            ErrorCode::IncompatibleVersion,
+            message,
+            format!("set `cniVersion` to {version} or newer"),
+        ))
+    }
+}
+
+fn version(written: &Value) -> Result<SpecVersion, CniError> {
+    let Some(text) = written.as_str() else {
+        return Err(invalid("the configuration has no `cniVersion`"));
+    };
+    text.parse().map_err(|_| {
+        let known = SpecVersion::ALL.map(SpecVersion::as_str).join(", ");
+        let message = format!("CNI {} is not spoken here", shown(text));
+        CniError::new(
+            ErrorCode::IncompatibleVersion,
+            message,
+            format!("use one of {known}"),
+        )
+    })
+}
+
+/// The usual one where the configuration has none that can be: `Wish` says so.
+fn deadline(written: &Value) -> Duration {
+    let seconds = written
+        .as_u64()
+        .filter(|seconds| DEADLINES.contains(seconds));
+    seconds.map_or(DEADLINE, Duration::from_secs)
+}
+
+/// A name that is put together with others by `/`: letters, digits, `_`, `.` and `-`, as CNI has
+/// them for networks.
+fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
+    match text(object, key)? {
+        None => Ok(None),
+        Some(name) if name.parse::<ContainerId>().is_ok() => Ok(Some(name)),
+        Some(name) => Err(invalid(&format!(
+            "`{key}` is `{}`, and not letters, digits, `_`, `.` and `-`, a letter or a digit first, at most 200 of them",
+            shown(&name)
+        ))),
+    }
+}
+
+/// An empty list is written as null by some (Go's nil), and left out by nobody who means it.
+fn valid(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+    let Some(written) = written else {
+        return Ok(None);
+    };
+    let list = match written {
+        Value::Null => &[],
+        Value::Array(list) => list.as_slice(),
+        _ => return Err(invalid("`cni.dev/valid-attachments` is no list")),
+    };
+    let attachment = |one: &Value| {
+        let container = one["containerID"].as_str()?.parse().ok()?;
+        let interface = one["ifname"].as_str()?.parse().ok()?;
+        Some(Attachment {
+            container,
+            interface,
+        })
+    };
+    let list: Option<BTreeSet<Attachment>> = list.iter().map(attachment).collect();
+    // With one of them unknown, nobody knows what is garbage.
+    list.map(Some)
+        .ok_or_else(|| invalid("`cni.dev/valid-attachments` has something else than attachments"))
+}
+
+fn given(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
+    let Some(ips) = previous["ips"].as_array() else {
+        return Ok(None);
+    };
+    let address = |one: &Value| one["address"].as_str().and_then(address_of);
+    let given: Option<BTreeSet<IpAddr>> = ips.iter().map(address).collect();
+    given
+        .map(Some)
+        .ok_or_else(|| invalid("`prevResult.ips` has something else than addresses"))
+}
+
+/// A text of an object, if there is one.
+pub(crate) fn text(object: &Value, key: &str) -> Result<Option<String>, CniError> {
+    match &object[key] {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.clone())),
+        _ => Err(invalid(&format!("`{key}` is no text"))),
+    }
+}
+
+fn undecodable(why: &serde_json::Error) -> CniError {
+    // Never the text itself: it may hold a password.
+    let place = format!("line {}, column {}", why.line(), why.column());
+    CniError::new(
+        ErrorCode::Decoding,
+        format!("standard input is not the configuration of a network ({place})"),
+        "see what lies in /etc/cni/net.d",
+    )
+}
+
+pub(crate) fn invalid(message: &str) -> CniError {
+    CniError::new(
+        ErrorCode::InvalidConfiguration,
+        message,
+        "mend the network's configuration in /etc/cni/net.d",
+    )
+}
+
+/// A part of what somebody wrote, fit to be shown.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cni::RouteDetail;
+    use openstack::{Access, Cloud};
+
+    const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+
+    fn read(value: &Value) -> Result<Settings, CniError> {
+        Settings::read(value.to_string().as_bytes())
+    }
+
+    fn old() -> Value {
+        let openstack = json!({"username": "u", "password": "hunter2", "project": "k8s", "domain": "default", "authUrl": "http://127.0.0.1:5000/v3"});
+        json!({"cniVersion": "0.3.1", "name": "examplenet",
+            "ipam": {"name": "myipam", "type": "ipam-neutron", "openstackConf": openstack, "neutronConf": {"networks": [NETWORK]}}})
+    }
+
+    fn with(pointer: &str, value: Value) -> Result<Settings, CniError> {
+        let mut settings = old();
+        match settings.pointer_mut(pointer) {
+            Some(place) => *place = value,
+            None => settings["ipam"][pointer] = value,
+        }
+        read(&settings)
+    }
+
+    #[test]
+    fn the_form_of_2020_is_read() {
+        let settings = read(&old()).unwrap();
+        assert_eq!(settings.version, SpecVersion::V0_3_1);
+        let wish = settings.wish(&Arguments::default()).unwrap();
+        assert_eq!(wish.networks, [NETWORK.parse().unwrap()]);
+        let Source::Inline(Cloud {
+            access: Access::Password { username, .. },
+            ..
+        }) = settings.source
+        else {
+            panic!()
+        };
+        assert_eq!(username, "u");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_and_no_secret_is_told() {
+        let code = |pointer: &str, value: Value| with(pointer, value).unwrap_err().code;
+        assert_eq!(
+            code("/cniVersion", json!("9.9.9")),
+            ErrorCode::IncompatibleVersion
+        );
+        assert_eq!(code("/name", json!("")), ErrorCode::InvalidConfiguration);
+        assert_eq!(code("/name", json!("a/b")), ErrorCode::InvalidConfiguration);
+        assert_eq!(code("node", json!("a/b")), ErrorCode::InvalidConfiguration);
+        assert_eq!(
+            code("stateDirectory", json!("here")),
+            ErrorCode::InvalidConfiguration
+        );
+        for secret in [json!(["hunter2"]), json!({"hunter2": 1}), json!(null)] {
+            let error = with("/ipam/openstackConf/password", secret).unwrap_err();
+            assert_eq!(error.code, ErrorCode::InvalidConfiguration);
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
+        let torn =
+            Settings::read(br#"{"ipam": {"openstackConf": {"password": "hunter2""#).unwrap_err();
+        assert_eq!(torn.code, ErrorCode::Decoding);
+        assert!(!format!("{torn:?}").contains("hunter2"));
+        assert!(!format!("{:?}", read(&old()).unwrap()).contains("hunter2"));
+        let misspelt = with("openStackConf", json!({"password": "hunter2"})).unwrap();
+        assert!(!format!("{misspelt:?}").contains("hunter2"));
+        let error = misspelt.wish(&Arguments::default()).unwrap_err();
+        assert!(
+            error.message.contains("no field `openStackConf`")
+                && error.message.contains("openstackConf")
+        );
+        assert!(!format!("{error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_only_an_add_wants_keeps_nobody_from_giving_back() {
+        for (pointer, value) in [
+            ("/ipam/neutronConf/networks", json!([])),
+            ("/ipam/neutronConf/networks", json!(["../ports"])),
+            ("gateways", json!(["x"])),
+            ("nonsense", json!(1)),
+            ("deadlineSeconds", json!(3600)),
+            ("routes", json!([{"dst": "0.0.0.0/0", "table": 7}])),
+        ] {
+            let settings = with(pointer, value).unwrap();
+            assert_eq!(
+                settings.wish(&Arguments::default()).unwrap_err().code,
+                ErrorCode::InvalidConfiguration,
+                "{pointer}"
+            );
+        }
+    }
+
+    #[test]
+    fn routes_have_what_their_version_can_say() {
+        let routes = |version: &str, route: Value| {
+            let mut settings = old();
+            settings["cniVersion"] = version.into();
+            settings["ipam"]["routes"] = json!([route]);
+            read(&settings)
+                .unwrap()
+                .wish(&Arguments::default())
+                .map(|wish| wish.routes)
+        };
+        let detailed = json!({"dst": "10.0.0.0/8", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7, "scope": 253});
+        let detail = routes("1.1.0", detailed.clone()).unwrap()[0].detail;
+        let all = RouteDetail {
+            mtu: Some(1400),
+            advmss: Some(1360),
+            priority: Some(5),
+            table: Some(7),
+            scope: Some(253),
+        };
+        assert_eq!(detail, all);
+        assert!(
+            routes("1.0.0", detailed)
+                .unwrap_err()
+                .message
+                .contains("before CNI 1.1.0")
+        );
+        assert!(routes("1.0.0", json!({"dst": "10.0.0.0/8", "gw": "10.0.0.1"})).is_ok());
+        for nonsense in [
+            json!({"dst": "10.0.0.0/8", "scope": 256}),
+            json!({"dst": "10.0.0.0/8", "priority": -1}),
+        ] {
+            assert_eq!(
+                routes("1.1.0", nonsense).unwrap_err().code,
+                ErrorCode::InvalidConfiguration
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_are_asked_for_in_three_ways() {
+        let mut settings = old();
+        settings["runtimeConfig"] = json!({"ips": ["10.0.0.7/24"]});
+        settings["args"] = json!({"cni": {"ips": ["fd00::7"]}});
+        let arguments = Arguments {
+            addresses: vec!["10.0.0.7".parse().unwrap()],
+        };
+        let wish = read(&settings).unwrap().wish(&arguments).unwrap();
+        assert_eq!(
+            wish.addresses,
+            [
+                "10.0.0.7".parse::<IpAddr>().unwrap(),
+                "fd00::7".parse().unwrap()
+            ]
+        );
+    }
+
+    #[test]
+    fn only_a_list_says_what_is_garbage() {
+        let valid = |value: Value| {
+            let mut settings = old();
+            settings["cni.dev/valid-attachments"] = value;
+            read(&settings).unwrap().valid()
+        };
+        assert_eq!(read(&old()).unwrap().valid().unwrap(), None);
+        assert_eq!(valid(Value::Null).unwrap(), Some(BTreeSet::new()));
+        assert_eq!(
+            valid(json!([{"containerID": "c", "ifname": "eth0"}]))
+                .unwrap()
+                .unwrap()
+                .len(),
+            1
+        );
+        for bad in [
+            json!("c"),
+            json!([{"containerID": "c"}]),
+            json!([["c"]]),
+            json!([{"containerID": "", "ifname": "e"}]),
+        ] {
+            assert!(valid(bad.clone()).is_err(), "{bad}");
+        }
+    }
+}

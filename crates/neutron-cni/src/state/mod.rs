@@ -1,0 +1,11 @@
+//! The files of a node: whose port is whose, the warm pool, and which network namespace an
+//! interface was made in. Knows nothing of HTTP.
+
+mod attachment_records;
+mod file_names;
+mod node_state;
+mod pool_files;
+
+pub(crate) use attachment_records::Traces;
+pub(crate) use node_state::Place;
+pub(crate) use pool_files::Pool;

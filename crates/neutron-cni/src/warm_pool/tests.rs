@@ -1,0 +1,202 @@
+//! What a pool needs, by its files and by what is at Neutron.
+
+use crate::cni::{Arguments, Attachment};
+use crate::settings::Settings;
+use crate::warm_pool::*;
+use ipam_core::neutron::PortAddress as Address;
+
+const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+const NAME: &str = "n1/pods";
+const SIZE: PoolSize = PoolSize { free: 2, most: 3 };
+
+fn wish(networks: &[&str]) -> Wish {
+    let ipam = serde_json::json!({"networks": networks});
+    let written = serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam});
+    Settings::read(written.to_string().as_bytes())
+        .unwrap()
+        .wish(&Arguments::default())
+        .unwrap()
+}
+
+fn pooled(number: u32) -> PooledPort {
+    let id: Id = format!("00000000-0000-4000-8000-{number:012x}")
+        .parse()
+        .unwrap();
+    let network: Id = NETWORK.parse().unwrap();
+    let address = Address {
+        subnet_id: network.clone(),
+        ip_address: std::net::Ipv4Addr::from(number).into(),
+    };
+    let port = Port {
+        id,
+        network_id: network,
+        device_id: Identity::in_pool(NAME, number.into()).device,
+        device_owner: Owner::Pool.as_str().to_owned(),
+        mac_address: String::new(),
+        name: NAME.to_owned(),
+        description: String::new(),
+        fixed_ips: vec![address],
+        created_at: String::new(),
+    };
+    PooledPort {
+        port,
+        made_for: MadeFor::of(&wish(&[NETWORK])),
+    }
+}
+
+fn attachment(container: &str) -> Attachment {
+    Attachment {
+        container: container.parse().unwrap(),
+        interface: "eth0".parse().unwrap(),
+    }
+}
+
+fn ids(numbers: &[u32]) -> std::collections::BTreeSet<Id> {
+    numbers
+        .iter()
+        .map(|number| pooled(*number).port.id)
+        .collect()
+}
+
+fn at_neutron(numbers: &[u32]) -> Vec<Port> {
+    numbers.iter().map(|number| pooled(*number).port).collect()
+}
+
+fn of_node(free: &[u32], held: &[u32]) -> PoolPorts {
+    let free = free.iter().map(|number| pooled(*number)).collect();
+    let held = held
+        .iter()
+        .map(|number| (attachment(&format!("c{number}")), pooled(*number)))
+        .collect();
+    PoolPorts {
+        free,
+        held,
+        going: Vec::new(),
+    }
+}
+
+#[test]
+fn it_is_filled_and_what_is_too_much_goes_in_the_order_of_use() {
+    let needs = |free: &[u32]| {
+        upkeep(
+            &of_node(free, &[9]),
+            &at_neutron(&[1, 2, 3, 4, 5, 9]),
+            NAME,
+            &wish(&[NETWORK]),
+            Some(SIZE),
+        )
+    };
+    assert_eq!(needs(&[]).make, 2);
+    assert_eq!(
+        (
+            needs(&[1]).make,
+            needs(&[1, 2]).make,
+            needs(&[1, 2, 3]).give_back
+        ),
+        (1, 0, ids(&[]))
+    );
+    assert_eq!(
+        needs(&[5, 4, 3, 2, 1]).give_back,
+        ids(&[1, 2]),
+        "the first are taken first"
+    );
+    let off = upkeep(
+        &of_node(&[1], &[9]),
+        &at_neutron(&[1, 9]),
+        NAME,
+        &wish(&[NETWORK]),
+        None,
+    );
+    assert_eq!(
+        (off.give_back, off.make, off.lost.len()),
+        (ids(&[1]), 0, 0),
+        "whoever has one keeps it"
+    );
+}
+
+#[test]
+fn what_somebody_deleted_is_noticed_and_what_is_unknown_is_told() {
+    let upkeep = upkeep(
+        &of_node(&[1, 2], &[3, 4]),
+        &at_neutron(&[2, 4, 7]),
+        NAME,
+        &wish(&[NETWORK]),
+        Some(SIZE),
+    );
+    assert_eq!((upkeep.forget, upkeep.make), (ids(&[1]), 1));
+    assert_eq!(
+        upkeep.lost.into_keys().collect::<Vec<_>>(),
+        [attachment("c3")]
+    );
+    assert_eq!(upkeep.unknown, at_neutron(&[7]));
+}
+
+#[test]
+fn ports_of_others_are_not_of_the_pool() {
+    let mut others = at_neutron(&[1, 2]);
+    others[0].name = "N1/pods".to_owned();
+    others[1].device_owner = Owner::Pod.as_str().to_owned();
+    let upkeep = upkeep(
+        &of_node(&[], &[]),
+        &others,
+        NAME,
+        &wish(&[NETWORK]),
+        Some(SIZE),
+    );
+    assert_eq!(upkeep.unknown, []);
+}
+
+#[test]
+fn another_configuration_needs_other_ports() {
+    let other = "882ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+    let upkeep = upkeep(
+        &of_node(&[1, 2], &[]),
+        &at_neutron(&[1, 2]),
+        NAME,
+        &wish(&[NETWORK, other]),
+        Some(SIZE),
+    );
+    assert_eq!((upkeep.give_back, upkeep.make), (ids(&[1, 2]), 2));
+    let mut asking = wish(&[NETWORK]);
+    asking.addresses = vec!["10.0.0.7".parse().unwrap()];
+    assert!(pooled(1).fits(&wish(&[NETWORK]), NAME) && !pooled(1).fits(&asking, NAME));
+    assert!(!pooled(1).fits(&wish(&[NETWORK]), "n2/pods"));
+}
+
+#[test]
+fn a_port_whose_address_was_changed_is_given_back_or_told() {
+    let mut changed = at_neutron(&[1, 2]);
+    for port in &mut changed {
+        port.fixed_ips[0].ip_address = "192.0.2.9".parse().unwrap();
+    }
+    let upkeep = upkeep(
+        &of_node(&[1], &[2]),
+        &changed,
+        NAME,
+        &wish(&[NETWORK]),
+        Some(SIZE),
+    );
+    assert_eq!(
+        (upkeep.give_back, upkeep.forget, upkeep.make),
+        (ids(&[1]), ids(&[]), 2)
+    );
+    assert_eq!(
+        upkeep.lost.into_keys().collect::<Vec<_>>(),
+        [attachment("c2")]
+    );
+}
+
+#[test]
+fn ports_of_an_earlier_name_of_the_node_are_given_back_and_never_forgotten() {
+    let upkeep = upkeep(
+        &of_node(&[1], &[2]),
+        &[],
+        "n2/pods",
+        &wish(&[NETWORK]),
+        Some(SIZE),
+    );
+    assert_eq!(
+        (upkeep.give_back, upkeep.forget, upkeep.lost.len()),
+        (ids(&[1]), ids(&[]), 0)
+    );
+}

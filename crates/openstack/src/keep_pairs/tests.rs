@@ -1,0 +1,217 @@
+//! What is ours and what is of others, and a port that several write.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+
+use super::*;
+use crate::{Patience, Verdict};
+use ipam_core::neutron::PortSecurity;
+
+const MAC: &str = "fa:16:3e:00:00:01";
+const ID: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+
+fn ranges(texts: &[&str]) -> BTreeSet<IpNet> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn pair(address: &str, mac: &str) -> Pair {
+    Pair {
+        ip_address: address.to_owned(),
+        mac_address: Some(mac.to_owned()),
+    }
+}
+
+fn port(pairs: Vec<Pair>) -> GuardedPort {
+    let id: Id = ID.parse().unwrap();
+    GuardedPort {
+        id,
+        device_id: String::new(),
+        device_owner: "compute:nova".to_owned(),
+        mac_address: MAC.to_owned(),
+        fixed_ips: Vec::new(),
+        pairs,
+        revision: 1,
+        security: PortSecurity::On,
+    }
+}
+
+fn is_ours(range: &IpNet) -> bool {
+    "10.0.0.0/8".parse::<IpNet>().unwrap().contains(range)
+}
+
+#[test]
+fn what_is_of_others_stays_as_it_is() {
+    let theirs = [
+        pair("192.0.2.7", MAC),
+        pair("10.1.0.0/24", "fa:16:3e:00:00:02"),
+        pair("no address", MAC),
+        pair("2001:DB8::1", MAC),
+    ];
+    let stale = pair("10.2.0.0/24", &MAC.to_uppercase());
+    let before = port(theirs.iter().cloned().chain([stale]).collect());
+    let change = before
+        .change(&ranges(&["10.3.0.0/24", "fd00::1/128"]), is_ours)
+        .unwrap();
+    let new = ["10.3.0.0/24", "fd00::1"].map(|text| Pair {
+        ip_address: text.to_owned(),
+        mac_address: None,
+    });
+    assert_eq!(
+        change.pairs,
+        theirs.into_iter().chain(new).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        (change.added, change.removed),
+        (
+            ranges(&["10.3.0.0/24", "fd00::1/128"]),
+            ranges(&["10.2.0.0/24"])
+        )
+    );
+}
+
+#[test]
+fn what_is_there_is_left_alone() {
+    let wanted = ranges(&["10.1.0.0/24", "10.2.0.9/32"]);
+    assert_eq!(
+        port(vec![pair("10.1.0.0/24", MAC), pair("10.2.0.9", MAC)]).change(&wanted, is_ours),
+        None
+    );
+    let open = GuardedPort {
+        security: PortSecurity::Off,
+        ..port(vec![])
+    };
+    assert_eq!(open.change(&wanted, is_ours), None, "everything gets out");
+}
+
+#[test]
+fn ports_are_read_as_neutron_writes_them() {
+    let text = format!(
+        r#"{{"id":"{ID}","network_id":"{ID}","mac_address":"{MAC}","revision_number":7,"port_security_enabled":false,
+            "allowed_address_pairs":[{{"ip_address":"10.1.0.0/24","mac_address":"{MAC}"}}]}}"#
+    );
+    let read: GuardedPort = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (read.revision, read.security, read.pairs.len()),
+        (7, PortSecurity::Off, 1)
+    );
+}
+
+/// Neutron, with somebody else who writes before each of our first writes.
+struct Busy {
+    port: RefCell<GuardedPort>,
+    others: Cell<u32>,
+    silent: Cell<u32>,
+    patience: u32,
+    most: usize,
+}
+
+impl GuardedPorts for Busy {
+    fn guarded_port(&self, _: &Id) -> Result<GuardedPort, NeutronError> {
+        Ok(self.port.borrow().clone())
+    }
+
+    fn replace_pairs(&self, _: &Id, pairs: &[Pair], revision: u64) -> Result<(), NeutronError> {
+        let mut port = self.port.borrow_mut();
+        if self.others.get() > 0 {
+            self.others.set(self.others.get() - 1);
+            port.revision += 1;
+            let next = port.pairs.len();
+            port.pairs.push(pair(&format!("192.0.2.{next}"), MAC));
+        }
+        if pairs.len() > self.most {
+            return Err(NeutronError::TooManyPairs);
+        }
+        if port.revision != revision {
+            return Err(NeutronError::Changed);
+        }
+        port.revision += 1;
+        port.pairs = pairs.to_vec();
+        if self.silent.get() > 0 {
+            self.silent.set(self.silent.get() - 1);
+            return Err(NeutronError::Unavailable("no answer in time".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl Patience for Busy {
+    fn again(&self, tries: u32) -> Verdict {
+        if tries < self.patience {
+            Verdict::Again
+        } else {
+            Verdict::Over
+        }
+    }
+}
+
+fn busy(others: u32, silent: u32, patience: u32) -> Busy {
+    Busy {
+        port: RefCell::new(port(vec![])),
+        others: Cell::new(others),
+        silent: Cell::new(silent),
+        patience,
+        most: 100,
+    }
+}
+
+#[test]
+fn nobody_loses_what_was_written_in_between() {
+    let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
+    let neutron = busy(5, 0, 10);
+    assert!(matches!(
+        keep_pairs(&neutron, &id, &wanted, is_ours),
+        Ok(Kept::Changed(_))
+    ));
+    assert_eq!(
+        neutron.port.borrow().pairs.len(),
+        6,
+        "five of theirs and ours"
+    );
+    assert_eq!(
+        keep_pairs(&neutron, &id, &wanted, is_ours),
+        Ok(Kept::AsItWas)
+    );
+    assert_eq!(
+        keep_pairs(&busy(9, 0, 3), &id, &wanted, is_ours),
+        Err(NeutronError::Changed)
+    );
+}
+
+#[test]
+fn an_answer_that_was_lost_is_read_again() {
+    let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
+    let neutron = busy(0, 1, 10);
+    let Ok(Kept::Changed(change)) = keep_pairs(&neutron, &id, &wanted, is_ours) else {
+        panic!()
+    };
+    assert_eq!(change.added, wanted);
+    assert_eq!(neutron.port.borrow().pairs.len(), 1);
+}
+
+#[test]
+fn as_many_are_let_out_as_neutron_allows_and_the_others_are_told() {
+    let id = ID.parse().unwrap();
+    let wanted: BTreeSet<IpNet> = (1..=9u8)
+        .map(|last| IpNet::from(IpAddr::from([10, 0, 0, last])))
+        .collect();
+    for most in 0..=9 {
+        let neutron = Busy {
+            most,
+            ..busy(0, 0, 10)
+        };
+        let kept = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
+        // Each look adds what fits of the half that it tries, until nothing does.
+        let mut looks = 1;
+        while keep_pairs(&neutron, &id, &wanted, is_ours).unwrap() != kept && looks < 9 {
+            looks += 1;
+        }
+        let last = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
+        let port = neutron.port.borrow();
+        assert!(port.pairs.len() <= most);
+        match last {
+            Kept::Short(missing) => assert_eq!(missing.len() + port.pairs.len(), 9, "{most}"),
+            Kept::AsItWas => assert_eq!(port.pairs.len(), 9),
+            Kept::Changed(_) => panic!("{most}"),
+        }
+    }
+}

@@ -1,8 +1,0 @@
-//! `cni-ipam-neutron`: a CNI IPAM plugin whose addresses are ports of OpenStack Neutron.
-#![forbid(unsafe_code)]
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    cilium_ipam::plugin::main()
-}
