@@ -26,6 +26,6 @@ cilium-ipam-uninstall:
 	$(HELM) uninstall cilium-ipam --namespace $(NAMESPACE)
 
 cilium-ipam-image:
-	cargo build --release --locked --target $(TARGET) --package cilium-ipam --package neutron-cni --bin cilium-ipam --bin neutron-node
+	cargo build --release --locked --target $(TARGET) --package cilium-ipam --package neutron-node --bin cilium-ipam --bin neutron-node
 	mkdir -p target/image && cp $(addprefix target/$(TARGET)/release/,cilium-ipam neutron-node) target/image/
 	$(BUILD_IMAGE) --file Containerfile --tag $(IMAGE) target/image

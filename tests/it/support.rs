@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// The programs of the crate `neutron-cni`.
+/// The programs that run on nodes.
 const NODE_PROGRAMS: [&str; 3] = ["cni-ipam-neutron", "cni-vm-nic", "neutron-node"];
 
 /// Where the repository lies.
@@ -23,7 +23,15 @@ pub fn node_program(name: &str) -> &'static Path {
             .parent()
             .unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "neutron-cni", "--bins"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--package",
+            "neutron-cni",
+            "--package",
+            "neutron-node",
+            "--bins",
+        ]);
         if folder.ends_with("release") {
             cargo.arg("--release");
         }

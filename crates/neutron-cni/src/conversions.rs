@@ -80,7 +80,7 @@ impl From<FileError> for CniError {
 }
 
 /// An error of the system about a file.
-pub(crate) fn file_error(what: &str, why: &io::Error) -> CniError {
+pub fn file_error(what: &str, why: &io::Error) -> CniError {
     FileError::of(what, why).into()
 }
 

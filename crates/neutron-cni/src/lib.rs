@@ -1,10 +1,8 @@
-//! The programs that run on nodes: the CNI plugins `cni-ipam-neutron` and `cni-vm-nic`, and the
-//! daemon `neutron-node`. Which port belongs to which interface of which container, and what is
+//! The programs that run on nodes: the CNI plugins `cni-ipam-neutron` and `cni-vm-nic`. Which port belongs to which interface of which container, and what is
 //! done at Neutron for it. Knows nothing of pools or plans.
 #![forbid(unsafe_code)]
 
 pub mod cni;
-pub mod daemon;
 pub mod ipam;
 pub mod nic;
 pub mod vm_nic;
@@ -13,14 +11,15 @@ mod commands;
 mod conversions;
 mod identity;
 mod life;
-mod plugin;
+pub mod plugin;
 mod settings;
-mod state;
+pub mod state;
 mod warm_pool;
 
 pub use commands::{
     Added, Collected, Left, NotAdded, add, check, collect_garbage, delete, outcome,
 };
+pub use conversions::file_error;
 pub use identity::{Identity, Owner, RunId};
 pub use life::{Beginnings, Boot, Life, Netns, Remembered, Suspects, Trace};
 pub use settings::{

@@ -16,13 +16,13 @@ use private_files::read_secret;
 const LONGEST_INPUT: u64 = 16 * 1024 * 1024;
 
 /// What is kept of the deadline for taking back what was made.
-pub(crate) const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
+pub const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
 
 /// How long STATUS waits for Keystone: kubelet asks every few seconds.
-pub(crate) const FOR_STATUS: Duration = Duration::from_secs(3);
+pub const FOR_STATUS: Duration = Duration::from_secs(3);
 
 /// Hands standard input over, and says what comes of it as the protocol has it.
-pub(crate) fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
+pub fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
     // No runtime gives any: these are of a person.
     if std::env::args_os().len() > 1 {
         return introduce(name);
@@ -62,14 +62,14 @@ fn introduce(name: &str) -> ExitCode {
 }
 
 /// The environment of the process.
-pub(crate) fn environment() -> Result<Environment, CniError> {
+pub fn environment() -> Result<Environment, CniError> {
     Environment::read(|name| {
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
     })
 }
 
 /// Whether the version that is spoken has the command.
-pub(crate) fn is_of_its_version(command: Command, settings: &Settings) -> Result<(), CniError> {
+pub fn is_of_its_version(command: Command, settings: &Settings) -> Result<(), CniError> {
     match command {
         Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK"),
         Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC"),
@@ -78,7 +78,7 @@ pub(crate) fn is_of_its_version(command: Command, settings: &Settings) -> Result
     }
 }
 
-pub(crate) fn cloud(source: &Source) -> Result<Cloud, CniError> {
+pub fn cloud(source: &Source) -> Result<Cloud, CniError> {
     match source {
         Source::Inline(cloud) => Ok(cloud.clone()),
         Source::File { path, cloud } => {

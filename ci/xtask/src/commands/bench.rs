@@ -22,7 +22,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .any(|argument| argument == "cni" || argument == "all")
     {
         cargo::run(
-            "build --profile plugin --package neutron-cni --bin cni-ipam-neutron --bin neutron-node",
+            "build --profile plugin --package neutron-cni --package neutron-node --bin cni-ipam-neutron --bin neutron-node",
         )?;
     }
     companion::run("bench", &arguments.arguments)

@@ -85,7 +85,7 @@ impl Arguments {
 }
 
 /// An address; a prefix length behind it is the subnet's affair.
-pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
+pub fn address_of(text: &str) -> Option<IpAddr> {
     let address = text.split_once('/').map_or(text, |(address, _)| address);
     address.parse::<Address>().ok().map(IpAddr::from)
 }

@@ -10,7 +10,7 @@ mod outcome;
 mod version;
 
 pub use arguments::Arguments;
-pub(crate) use arguments::address_of;
+pub use arguments::address_of;
 pub use attachment::{Attachment, ContainerId, InterfaceName};
 pub use environment::{Command, Environment};
 pub use error::{CniError, ErrorCode};

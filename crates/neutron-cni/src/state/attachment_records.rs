@@ -23,24 +23,24 @@ struct Left {
 }
 
 /// The traces of a network on this node.
-pub(crate) struct Traces {
+pub struct Traces {
     folder: PathBuf,
 }
 
 impl Traces {
-    pub(crate) fn of(state: &Path, network_name: &str) -> Traces {
+    pub fn of(state: &Path, network_name: &str) -> Traces {
         Traces {
             folder: state.join("attachments").join(network_name),
         }
     }
 
     /// Whether an earlier ADD was here, or one that left what its DEL could not take away.
-    pub(crate) fn has(&self, attachment: &Attachment) -> bool {
+    pub fn has(&self, attachment: &Attachment) -> bool {
         self.path(attachment).exists()
     }
 
     /// Leaves one, or a newer one: runtimes may use the name of a container again.
-    pub(crate) fn leave(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
+    pub fn leave(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -54,13 +54,13 @@ impl Traces {
 
     /// Takes it away. What stays although nothing is left makes the next ADD ask Neutron, and no
     /// more.
-    pub(crate) fn take_away(&self, attachment: &Attachment) {
+    pub fn take_away(&self, attachment: &Attachment) {
         let _ = fs::remove_file(self.path(attachment));
     }
 
     /// What was left. What cannot be read, as a crash of the machine may leave it, leads nowhere,
     /// and tells by its age at most.
-    pub(crate) fn read(&self, attachment: &Attachment) -> Option<Trace> {
+    pub fn read(&self, attachment: &Attachment) -> Option<Trace> {
         let path = self.path(attachment);
         if !path.exists() {
             return None;
@@ -84,7 +84,7 @@ impl Traces {
     }
 
     /// All of them, and how old they are.
-    pub(crate) fn all(&self) -> Vec<(Attachment, Duration)> {
+    pub fn all(&self) -> Vec<(Attachment, Duration)> {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return Vec::new();
         };
@@ -97,7 +97,7 @@ impl Traces {
     }
 
     /// Removes what killed runs left unfinished.
-    pub(crate) fn clean(&self) {
+    pub fn clean(&self) {
         kept::clean(&self.folder);
     }
 
@@ -129,7 +129,7 @@ fn look(netns: &Path) -> Netns {
 }
 
 /// What the kernel calls the time since it began; another one after each boot.
-pub(crate) fn boot_id() -> io::Result<String> {
+pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
 }
 

@@ -6,12 +6,12 @@ use crate::cni::Attachment;
 const BETWEEN: char = '@';
 
 /// The name of its file.
-pub(crate) fn file_name(attachment: &Attachment) -> String {
+pub fn file_name(attachment: &Attachment) -> String {
     format!("{}{BETWEEN}{}", attachment.container, attachment.interface)
 }
 
 /// Whose file it is; `None` is nobody's.
-pub(crate) fn attachment(file_name: &str) -> Option<Attachment> {
+pub fn attachment(file_name: &str) -> Option<Attachment> {
     let (container, interface) = file_name.split_once(BETWEEN)?;
     Some(Attachment {
         container: container.parse().ok()?,

@@ -6,6 +6,6 @@ mod file_names;
 mod node_state;
 mod pool_files;
 
-pub(crate) use attachment_records::Traces;
-pub(crate) use node_state::Place;
-pub(crate) use pool_files::Pool;
+pub use attachment_records::Traces;
+pub use node_state::Place;
+pub use pool_files::Pool;

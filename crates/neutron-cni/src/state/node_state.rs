@@ -14,17 +14,17 @@ use private_files::{self, Locked, kept, node_name, state_folder};
 const NODE_FILE: &str = "node.json";
 
 /// The files of one network.
-pub(crate) struct Place {
+pub struct Place {
     state: PathBuf,
     network_name: String,
     /// What the node is called now.
     named: String,
     /// What its ports call it.
-    pub(crate) node: String,
+    pub node: String,
 }
 
 impl Place {
-    pub(crate) fn of(settings: &Settings) -> Result<Place, CniError> {
+    pub fn of(settings: &Settings) -> Result<Place, CniError> {
         let with_cluster = |node: String| {
             settings
                 .cluster
@@ -49,25 +49,25 @@ impl Place {
     }
 
     /// What all ports of this network on this node are called.
-    pub(crate) fn port_name(&self) -> String {
+    pub fn port_name(&self) -> String {
         Identity::name_of(&self.node, &self.network_name)
     }
 
     /// Where it keeps what it keeps.
-    pub(crate) fn state(&self) -> &Path {
+    pub fn state(&self) -> &Path {
         &self.state
     }
 
-    pub(crate) fn pool(&self) -> Pool {
+    pub fn pool(&self) -> Pool {
         Pool::of(&self.state, &self.network_name)
     }
 
-    pub(crate) fn traces(&self) -> Traces {
+    pub fn traces(&self) -> Traces {
         Traces::of(&self.state, &self.network_name)
     }
 
     /// A node that gets another name would not find the ports that it has.
-    pub(crate) fn keeps_its_name(&self) -> Result<(), CniError> {
+    pub fn keeps_its_name(&self) -> Result<(), CniError> {
         let path = self.node_file();
         if self.named != self.node {
             let message = format!(
@@ -93,17 +93,13 @@ impl Place {
     }
 
     /// It is written once, before the first port is made.
-    pub(crate) fn node_file(&self) -> PathBuf {
+    pub fn node_file(&self) -> PathBuf {
         self.state.join(NODE_FILE)
     }
 
     /// One at a time for each attachment: a runtime that lost its patience may ask again while the
     /// first one still runs. And none while garbage is collected.
-    pub(crate) fn locks_for(
-        &self,
-        identity: &Identity,
-        until: Instant,
-    ) -> Result<[Locked; 2], CniError> {
+    pub fn locks_for(&self, identity: &Identity, until: Instant) -> Result<[Locked; 2], CniError> {
         let folder = state_folder(&self.state)?;
         let garbage = Locked::shared(&self.garbage_lock(), until)?;
         // As many files as there are pairs of digits, whatever comes and goes.
@@ -112,19 +108,19 @@ impl Place {
     }
 
     /// Nothing is added or deleted meanwhile.
-    pub(crate) fn lock_all(&self, until: Instant) -> Result<Locked, CniError> {
+    pub fn lock_all(&self, until: Instant) -> Result<Locked, CniError> {
         state_folder(&self.state)?;
         Ok(Locked::alone(&self.garbage_lock(), until)?)
     }
 
     /// Whether locks could be had.
-    pub(crate) fn can_be_locked(&self) -> Result<(), CniError> {
+    pub fn can_be_locked(&self) -> Result<(), CniError> {
         state_folder(&self.state)?;
         Ok(Locked::is_possible(&self.garbage_lock())?)
     }
 
     /// Only one daemon is about it.
-    pub(crate) fn lock_daemon(&self, until: Instant) -> Result<Locked, CniError> {
+    pub fn lock_daemon(&self, until: Instant) -> Result<Locked, CniError> {
         let folder = state_folder(&self.state)?;
         Ok(Locked::alone(
             &folder.join(format!("daemon-{}.lock", self.network_name)),

@@ -27,19 +27,19 @@ const FACTS: &str = "facts.json";
 const CONFIRMED: &str = "confirmed.json";
 
 /// The pool of a network on this node.
-pub(crate) struct Pool {
+pub struct Pool {
     folder: PathBuf,
 }
 
 impl Pool {
-    pub(crate) fn of(state: &Path, network_name: &str) -> Pool {
+    pub fn of(state: &Path, network_name: &str) -> Pool {
         Pool {
             folder: state.join("pool").join(network_name),
         }
     }
 
     /// Those of all networks that have one, or had.
-    pub(crate) fn names(state: &Path) -> Vec<String> {
+    pub fn names(state: &Path) -> Vec<String> {
         let folders = listed(&state.join("pool")).unwrap_or_default();
         folders
             .iter()
@@ -48,12 +48,12 @@ impl Pool {
     }
 
     /// Whether there is one, or was.
-    pub(crate) fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         self.folder.is_dir()
     }
 
     /// Makes its folders.
-    pub(crate) fn lay_out(&self) -> Result<(), CniError> {
+    pub fn lay_out(&self) -> Result<(), CniError> {
         for part in [FREE, HELD, GOING, MAKING] {
             let folder = self.folder.join(part);
             let made = fs::DirBuilder::new()
@@ -67,14 +67,14 @@ impl Pool {
     }
 
     /// What this interface has of it. A file that cannot be read is a fault, not nothing.
-    pub(crate) fn held(&self, attachment: &Attachment) -> Result<Option<PooledPort>, CniError> {
+    pub fn held(&self, attachment: &Attachment) -> Result<Option<PooledPort>, CniError> {
         let path = self.holding(attachment);
         read(&path).map_err(|why| fault(&path, &why))
     }
 
     /// A file that makes no sense, as a crash of the machine may leave it, leads to no port: it is
     /// one that no file knows then.
-    pub(crate) fn drop_broken(&self, attachment: &Attachment) {
+    pub fn drop_broken(&self, attachment: &Attachment) {
         let path = self.holding(attachment);
         if read(&path).is_err_and(|why| why.kind() == ErrorKind::InvalidData) {
             let _ = fs::remove_file(path);
@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// Takes the first of the free ports that will do.
-    pub(crate) fn take<T>(
+    pub fn take<T>(
         &self,
         attachment: &Attachment,
         will_do: impl Fn(&PooledPort) -> Option<T>,
@@ -107,11 +107,7 @@ impl Pool {
     }
 
     /// Gives it back; it is the last to be taken then.
-    pub(crate) fn release(
-        &self,
-        attachment: &Attachment,
-        pooled: &PooledPort,
-    ) -> Result<(), CniError> {
+    pub fn release(&self, attachment: &Attachment, pooled: &PooledPort) -> Result<(), CniError> {
         let path = self.holding(attachment);
         match fs::rename(&path, self.freed(&pooled.port.id)) {
             Err(why) if why.kind() != ErrorKind::NotFound => Err(fault(&path, &why)),
@@ -120,12 +116,12 @@ impl Pool {
     }
 
     /// What is known of its subnets.
-    pub(crate) fn facts(&self) -> KeptFacts {
+    pub fn facts(&self) -> KeptFacts {
         kept::read(&self.folder.join(FACTS)).unwrap_or_default()
     }
 
     /// Keeps what is known.
-    pub(crate) fn keep_facts(&self, facts: &KeptFacts) -> Result<(), CniError> {
+    pub fn keep_facts(&self, facts: &KeptFacts) -> Result<(), CniError> {
         let path = self.folder.join(FACTS);
         kept::keep_synced(&path, facts).map_err(|why| fault(&path, &why))
     }
@@ -133,7 +129,7 @@ impl Pool {
     /// Everything in it. What is taken or given back meanwhile may be missing, or be there twice. A
     /// file that makes no sense, as a crash of the machine may leave it, is removed where nobody
     /// has the port; where somebody has, it is a fault.
-    pub(crate) fn ports(&self) -> Result<PoolPorts, CniError> {
+    pub fn ports(&self) -> Result<PoolPorts, CniError> {
         let held = self.folder.join(HELD);
         let mut ports = PoolPorts {
             free: self.unowned(FREE)?,
@@ -155,18 +151,18 @@ impl Pool {
 
     /// A port for this place is about to be made. Whoever is killed leaves that behind, and so what
     /// it has made is known for its own.
-    pub(crate) fn intend(&self, place: &str) -> Result<(), CniError> {
+    pub fn intend(&self, place: &str) -> Result<(), CniError> {
         let path = self.folder.join(MAKING).join(place);
         fs::write(&path, []).map_err(|why| fault(&path, &why))
     }
 
     /// It was made, or will not be any more.
-    pub(crate) fn fulfil(&self, place: &str) {
+    pub fn fulfil(&self, place: &str) {
         let _ = fs::remove_file(self.folder.join(MAKING).join(place));
     }
 
     /// Places for which ports were about to be made, and how long ago.
-    pub(crate) fn intended(&self) -> Result<Vec<(String, Duration)>, CniError> {
+    pub fn intended(&self) -> Result<Vec<(String, Duration)>, CniError> {
         let folder = self.folder.join(MAKING);
         let paths = listed(&folder).map_err(|why| fault(&folder, &why))?;
         let age = |path: &Path| {
@@ -185,20 +181,20 @@ impl Pool {
 
     /// It was made, and nobody has it. What is written survives a crash of the machine, as the port
     /// does.
-    pub(crate) fn made(&self, place: &str, pooled: &PooledPort) -> Result<(), CniError> {
+    pub fn made(&self, place: &str, pooled: &PooledPort) -> Result<(), CniError> {
         let path = self.folder.join(MAKING).join(place);
         kept::keep_synced(&path, pooled).map_err(|why| fault(&path, &why))
     }
 
     /// Whoever comes may take it. Until then it is about to be made, and never both.
-    pub(crate) fn put(&self, place: &str, id: &Id) -> Result<(), CniError> {
+    pub fn put(&self, place: &str, id: &Id) -> Result<(), CniError> {
         let path = self.folder.join(MAKING).join(place);
         fs::rename(&path, self.freed(id)).map_err(|why| fault(&path, &why))
     }
 
     /// What was moved is where it was moved to, whatever happens to the machine: before something
     /// is deleted that a file led to.
-    pub(crate) fn settle(&self) -> Result<(), CniError> {
+    pub fn settle(&self) -> Result<(), CniError> {
         for part in [FREE, GOING] {
             let folder = self.folder.join(part);
             let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
@@ -212,7 +208,7 @@ impl Pool {
 
     /// Its ports were seen at Neutron since the machine was started. Before, these files may be of
     /// a disk that was restored.
-    pub(crate) fn confirm(&self) -> Result<(), CniError> {
+    pub fn confirm(&self) -> Result<(), CniError> {
         let path = self.folder.join(CONFIRMED);
         let boot = boot_id().map_err(|why| fault(&path, &why))?;
         if kept::read::<String>(&path).as_ref() == Some(&boot) {
@@ -222,13 +218,13 @@ impl Pool {
     }
 
     /// Whether a port may be taken.
-    pub(crate) fn is_confirmed(&self) -> bool {
+    pub fn is_confirmed(&self) -> bool {
         let kept = kept::read::<String>(&self.folder.join(CONFIRMED));
         kept.is_some_and(|boot| boot_id().is_ok_and(|now| now == boot))
     }
 
     /// Nobody gets this one any more, unless somebody has taken it just now.
-    pub(crate) fn retire(&self, id: &Id) -> Result<(), CniError> {
+    pub fn retire(&self, id: &Id) -> Result<(), CniError> {
         let free = self.folder.join(FREE);
         let of_id = |path: &PathBuf| path.to_string_lossy().ends_with(&format!("-{id}"));
         for path in listed(&free)
@@ -245,7 +241,7 @@ impl Pool {
     }
 
     /// One that is going is gone.
-    pub(crate) fn forget(&self, id: &Id) {
+    pub fn forget(&self, id: &Id) {
         // What stays is asked for again, and Neutron says that it is not there.
         let _ = fs::remove_file(self.folder.join(GOING).join(id.to_string()));
     }

@@ -279,10 +279,20 @@ fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
         builder = builder.disable_verification(true);
     }
     let roots = match &cloud.certificates {
-        None => RootCerts::PlatformVerifier,
+        None => RootCerts::from(certificates_of_the_system()),
         Some(path) => RootCerts::from(certificates(path)?),
     };
     Ok(builder.root_certs(roots).build())
+}
+
+/// Without any, each TLS connection fails by itself, and one without TLS does not need them.
+fn certificates_of_the_system() -> Vec<Certificate<'static>> {
+    let loaded = rustls_native_certs::load_native_certs();
+    loaded
+        .certs
+        .iter()
+        .map(|certificate| Certificate::from_der(certificate).to_owned())
+        .collect()
 }
 
 fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {

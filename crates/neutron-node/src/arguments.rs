@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{GuardedInterface, STATE_DIRECTORY};
+use neutron_cni::{GuardedInterface, STATE_DIRECTORY};
 
 /// What `--help` says.
 pub(super) const HELP: &str = "\

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::Source;
-use crate::cni::{CniError, ErrorCode};
-use crate::daemon::DEADLINE;
-use crate::daemon::arguments::PodCidrs;
-use crate::daemon::network::{Memory, Round};
-use crate::daemon::pairs::PairsKeeper;
-use crate::plugin::cloud;
+use crate::DEADLINE;
+use crate::arguments::PodCidrs;
+use crate::network::{Memory, Round};
+use crate::pairs::PairsKeeper;
 use ipam_core::net::Block;
+use neutron_cni::Source;
+use neutron_cni::cni::{CniError, ErrorCode};
+use neutron_cni::plugin::cloud;
 use openstack::{HttpNeutron, Keeping, get_json};
 use private_files::{read_small, state_folder};
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::cni::{Attachment, CniError};
-use crate::daemon::arguments::Arguments;
-use crate::daemon::evidence::{beginnings, remembered};
-use crate::daemon::network::{Look, Memory};
-use crate::daemon::say;
-use crate::{Beginnings, Life, Owner, Remembered};
+use crate::arguments::Arguments;
+use crate::evidence::{beginnings, remembered};
+use crate::network::{Look, Memory};
+use crate::say;
 use ipam_core::neutron::Id;
+use neutron_cni::cni::{Attachment, CniError};
+use neutron_cni::{Beginnings, Life, Owner, Remembered};
 use openstack::{Neutron, Port};
 
 /// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cni::{Attachment, address_of};
-use crate::{Beginnings, Remembered};
+use neutron_cni::cni::{Attachment, address_of};
+use neutron_cni::{Beginnings, Remembered};
 use private_files::read_small;
 
 /// What the runtimes remember, or why it is not known: no folder is there, or something in one

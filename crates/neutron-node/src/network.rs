@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::cni::{Arguments as CniArguments, Attachment, CniError, ErrorCode};
-use crate::daemon::arguments::Arguments;
-use crate::daemon::pairs::{NotLetOut, PairsKeeper, addresses_of};
-use crate::daemon::{garbage, say};
-use crate::plugin::{FOR_TAKING_BACK, cloud};
-use crate::state::Place;
-use crate::{
+use crate::arguments::Arguments;
+use crate::pairs::{NotLetOut, PairsKeeper, addresses_of};
+use crate::{garbage, say};
+use ipam_core::neutron::Id;
+use neutron_cni::cni::{Arguments as CniArguments, Attachment, CniError, ErrorCode};
+use neutron_cni::plugin::{FOR_TAKING_BACK, cloud};
+use neutron_cni::state::Place;
+use neutron_cni::{
     Added, Chores, Identity, KeptFacts, Left, MadeFor, Owner, PoolPorts, PooledPort, RunId,
     Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
 };
-use ipam_core::neutron::Id;
 use openstack::{HttpNeutron, Keeping, Neutron, NeutronError, Port, PortFilter};
 
 /// So long another daemon is waited for: where there are two, one does the work.

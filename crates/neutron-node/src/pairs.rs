@@ -8,12 +8,12 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use crate::cni::{CniError, ErrorCode, InterfaceName};
-use crate::conversions::file_error;
-use crate::daemon::say;
-use crate::state::Place;
-use crate::{Chores, GuardedInterface};
+use crate::say;
 use ipam_core::neutron::Id;
+use neutron_cni::cni::{CniError, ErrorCode, InterfaceName};
+use neutron_cni::file_error;
+use neutron_cni::state::Place;
+use neutron_cni::{Chores, GuardedInterface};
 use openstack::{GuardedPorts, HttpNeutron, KeptPairs, Port, keep_pairs};
 use private_files::{kept, read_small, state_folder};
 

@@ -6,10 +6,10 @@ use std::{fs, io};
 
 use serde_json::Value;
 
-use crate::Settings;
-use crate::cni::{CniError, ErrorCode};
-use crate::conversions::file_error;
-use crate::state::Pool;
+use neutron_cni::Settings;
+use neutron_cni::cni::{CniError, ErrorCode};
+use neutron_cni::file_error;
+use neutron_cni::state::Pool;
 use private_files::read_small;
 
 /// How the names of configurations end (libcni).
@@ -148,8 +148,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cni::Arguments;
-    use crate::{MadeFor, PooledPort};
+    use neutron_cni::cni::Arguments;
+    use neutron_cni::{MadeFor, PooledPort};
 
     #[test]
     fn lists_and_single_plugins_are_read_and_others_left_alone() {

@@ -1,5 +1,6 @@
 //! The daemon `neutron-node`: looks at the networks of its node again and again. Whatever it was
 //! doing when it ends, the next one goes on from the files and from what Neutron says.
+#![forbid(unsafe_code)]
 
 mod arguments;
 mod evidence;
@@ -19,17 +20,17 @@ use lexopt::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cni::CniError;
-use crate::daemon::arguments::{Arguments, HELP, Request, Rounds};
-use crate::daemon::network::{Memory, Round};
-use crate::daemon::networks::{forsaken, networks};
+use crate::arguments::{Arguments, HELP, Request, Rounds};
+use crate::network::{Memory, Round};
+use crate::networks::{forsaken, networks};
+use neutron_cni::cni::CniError;
 use retry::spread;
 
 /// A request that cannot be understood.
 const USAGE: u8 = 2;
 
 /// Runs until it is told to end.
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = match Arguments::read(Parser::from_env(), std::env::var("NODE_NAME").ok()) {
         Ok(Request::Help) => {
             print!("{HELP}");
