@@ -12,7 +12,7 @@ use super::files::{Revision, output_file};
 use super::interruption::Interruption;
 use super::plan_file::{self, Expectation, Made};
 use super::progress::Progress;
-use super::rails::Rails;
+use super::safety_arguments::SafetyArguments;
 use super::target::Target;
 use super::undo_file::{Undo, UndoFile};
 use super::{Common, Format, Reached, approval, load_valid, output};
@@ -22,8 +22,8 @@ use ipam_cluster::{ClusterError, LockRecord, Opening};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
-    Applied, BATCH, Job, Lock, LockWish, LostRaces, Reach, Sending, WithPorts, apply_until_settled,
-    hold, observe_and_plan, take,
+    Applied, BATCH, Job, Lock, LockRequest, LostRaces, Reach, Sending, WithPorts,
+    apply_until_settled, hold, observe_and_plan, take,
 };
 use ipam_planner::plan::{
     Change, Intent, Plan, PlanDocument, RefusalDocument, Staleness, still_wanted,
@@ -57,7 +57,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     expectation: Expectation,
     #[command(flatten)]
-    rails: Rails,
+    safety_arguments: SafetyArguments,
     /// Form of the result.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
@@ -72,20 +72,22 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     }
     let location = arguments.location(saved.as_ref())?;
     let of_files = saved.as_ref().filter(|saved| saved.intent == Intent::Files);
-    of_files.map_or(Ok(()), |saved| arguments.rails.check_waivers(saved))?;
+    of_files.map_or(Ok(()), |saved| {
+        arguments.safety_arguments.check_waivers(saved)
+    })?;
     let mut loaded = load_valid(&location, common)?;
     if let (Some(saved), Some(revision)) = (of_files, &arguments.revision.revision) {
         plan_file::check_commit(saved, revision, loaded.revision.as_deref())?;
     }
-    arguments.rails.amend(&mut loaded.desired.policy);
+    arguments.safety_arguments.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
     let waivers = match &saved {
         // An undo plan is made before it is known which Services will have addresses by then.
         Some(saved) => {
             let named = saved.waivers.iter().filter_map(|name| name.parse().ok());
-            named.chain(arguments.rails.waivers()).collect()
+            named.chain(arguments.safety_arguments.waivers()).collect()
         }
-        None => arguments.rails.waivers(),
+        None => arguments.safety_arguments.waivers(),
     };
     let openstack = common.openstack_for(&loaded.desired, Reach::Ports).await?;
     let cluster = WithPorts {
@@ -94,7 +96,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     };
     let job = Job::saved(&loaded, saved.as_ref(), &waivers).asking(&openstack);
     let operation = if job.undo.is_some() { "undo" } else { "apply" }.to_owned();
-    let wish = LockWish {
+    let wish = LockRequest {
         holder: holder(),
         operation,
         timeout: arguments.lock_timeout,

@@ -14,7 +14,7 @@ use ipam_cluster::Extent;
 use ipam_controller::{Reach, load};
 use ipam_core::model::{CiliumVersion, Finding, IpamMode, Severity};
 use ipam_desired::Desired;
-use ipam_planner::doctor::{Rib, conclusions, examine};
+use ipam_planner::doctor::{RouteDump, conclusions, examine};
 
 /// Find what is wrong with the cluster: which address counts, who announces it, and what will
 /// break. Reads only.
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     /// What a router holds, as FRR prints it for `show bgp ipv4 unicast json` or GoBGP for `gobgp
     /// global rib --json`; may be repeated.
     #[arg(long, value_name = "FILE")]
-    rib: Vec<PathBuf>,
+    route_dump: Vec<PathBuf>,
     /// The Cilium that runs, such as `1.15.19`, instead of what the cluster seems to say.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     cilium_version: Option<CiliumVersion>,
@@ -88,10 +88,10 @@ impl FailOn {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
     let ribs = arguments
-        .rib
+        .route_dump
         .iter()
-        .map(|path| rib(path))
-        .collect::<Result<Vec<Rib>, Failure>>()?;
+        .map(|path| route_dump(path))
+        .collect::<Result<Vec<RouteDump>, Failure>>()?;
     let usual = Path::new("pools");
     let is_there = usual.is_dir() || arguments.revision.revision.is_some();
     let directory = arguments
@@ -136,11 +136,11 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     })
 }
 
-fn rib(path: &Path) -> Result<Rib, Failure> {
+fn route_dump(path: &Path) -> Result<RouteDump, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Failed(format!("{name} cannot be read: {error}")))?;
-    Rib::parse(&name, &text).map_err(|error| Failure::Failed(error.to_string()))
+    RouteDump::parse(&name, &text).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 impl Arguments {

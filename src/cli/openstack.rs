@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Common;
 use super::failure::Failure;
-use ipam_controller::{CloudsPlace, OpenStack, Reach};
+use ipam_controller::{CloudsLocation, OpenStack, Reach};
 use ipam_desired::Desired;
 
 /// The file's names, the likelier first.
@@ -19,7 +19,7 @@ impl Common {
             .or_else(|| variable("OS_CLIENT_CONFIG_FILE").map(PathBuf::from));
         let cloud = self.os_cloud.clone().or_else(|| variable("OS_CLOUD"));
         OpenStack::new(
-            CloudsPlace {
+            CloudsLocation {
                 named,
                 searched: searched(),
                 cloud,

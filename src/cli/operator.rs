@@ -8,12 +8,12 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::apply::holder;
+use super::event::Announcer;
 use super::failure::Failure;
-use super::news::Announcer;
 use super::watch::{asked_to_end, interval};
 use super::{Common, Format, Reached};
 use ipam_cluster::live::LiveCluster;
-use ipam_controller::{News, Operator, Reach, Server, Telemetry, operate};
+use ipam_controller::{ControllerEvent, Operator, Reach, Server, Telemetry, operate};
 
 /// How long a sign of life is tried: one that comes late is worth nothing.
 const HASTE: SignedDuration = SignedDuration::from_secs(1);
@@ -72,8 +72,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
             () = nobody_listens.notified() => {}
         }
     };
-    operate(operator, ending, &mut |news: News<'_>| {
-        announcer.hear(&news)
+    operate(operator, ending, &mut |event: ControllerEvent<'_>| {
+        announcer.on_event(&event)
     })
     .await;
     announcer.finish()

@@ -6,8 +6,8 @@ use clap::ValueEnum;
 
 use super::failure::Failure;
 use super::files::{Files, output_file};
-use super::rails::Rails;
 use super::reading::read;
+use super::safety_arguments::SafetyArguments;
 use super::validate::Report;
 use super::{Common, Reached, output};
 use crate::render::{
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     fail_on: Option<Vec<FailOn>>,
     #[command(flatten)]
-    rails: Rails,
+    safety_arguments: SafetyArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -88,8 +88,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let Some(observed) = observed else {
         return Err(invalid(arguments, common, &loaded)?);
     };
-    arguments.rails.amend(&mut loaded.desired.policy);
-    let waivers = arguments.rails.waivers();
+    arguments.safety_arguments.amend(&mut loaded.desired.policy);
+    let waivers = arguments.safety_arguments.waivers();
     let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
     let document = PlanDocument::new(&plan, &location.directory.to_string_lossy())
         .of_revision(loaded.revision.clone());

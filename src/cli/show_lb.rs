@@ -8,8 +8,8 @@ use super::reading::read_cluster;
 use super::{Common, Format, Reached, output};
 use crate::render::{diagnostics, printable, table};
 use ipam_cilium::lbipam::{
-    AddressPool, Counts, Gain, LbService, OperatorState, Outlook, Pending, ServingState, Settled,
-    conflicts, settle,
+    AddressPool, Counts, Evaluated, Gain, LbService, OperatorState, Outlook, Pending, ServingState,
+    conflicts, evaluate,
 };
 use ipam_cilium::observed::{AddressPoolStatus, Observed};
 use ipam_cluster::Extent;
@@ -84,7 +84,8 @@ fn shown(observed: &Observed) -> Shown {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
     let running = OperatorState::Running(&pools);
-    let Settled { outlooks, counts } = settle(&pools, observed.services.values(), &rules, running);
+    let Evaluated { outlooks, counts } =
+        evaluate(&pools, observed.services.values(), &rules, running);
     let conflicts = conflicts(&pools, running);
     let pool_row = |pool: &AddressPool| {
         let status = observed

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::apply::holder;
 use super::duration::duration;
+use super::event::Announcer;
 use super::failure::Failure;
 use super::files::Files;
-use super::news::Announcer;
-use super::rails::Rails;
+use super::safety_arguments::SafetyArguments;
 use super::target::Target;
 use super::{Common, Format, Reached, valid};
-use ipam_cluster::{Mirror, Opening};
-use ipam_controller::{Directory, News, Reach, Server, Telemetry, Watch, load, watch};
+use ipam_cluster::{ClusterCache, Opening};
+use ipam_controller::{ControllerEvent, Directory, Reach, Server, Telemetry, Watch, load, watch};
 
 /// Keep a cluster as the files say.
 #[derive(Debug, clap::Args)]
@@ -33,18 +33,21 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "16")]
     parallelism: NonZeroUsize,
     #[command(flatten)]
-    rails: Rails,
+    safety_arguments: SafetyArguments,
     /// Form of the lines; `json` is an object for each.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
-    let (location, rails) = (arguments.files.location(), arguments.rails.clone());
+    let (location, safety_arguments) = (
+        arguments.files.location(),
+        arguments.safety_arguments.clone(),
+    );
     let listened_to = location.to_listen_to();
     let load = move || {
         let mut loaded = load(&location);
-        rails.amend(&mut loaded.desired.policy);
+        safety_arguments.amend(&mut loaded.desired.policy);
         loaded
     };
     let source = Directory::new(&listened_to, load);
@@ -55,7 +58,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     };
     let watching = Watch {
         source,
-        waivers: arguments.rails.waivers(),
+        waivers: arguments.safety_arguments.waivers(),
         interval: arguments.interval,
         parallelism: arguments.parallelism,
         holder: holder(),
@@ -73,15 +76,15 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
             () = nobody_listens.notified() => {}
         }
     };
-    let mut hear = |news: News<'_>| {
-        told.iter().for_each(|told| told.hear(&news));
-        announcer.hear(&news);
+    let mut on_event = |event: ControllerEvent<'_>| {
+        told.iter().for_each(|told| told.on_event(&event));
+        announcer.on_event(&event);
     };
-    let mirror = Mirror::new(cluster);
+    let cache = ClusterCache::new(cluster);
     tokio::select! {
-        never = mirror.keep() => match never {},
+        never = cache.keep() => match never {},
         never = serve(told.as_ref()) => match never {},
-        () = watch(&mirror, watching, first, ending, &mut hear) => {}
+        () = watch(&cache, watching, first, ending, &mut on_event) => {}
     }
     announcer.finish()
 }
@@ -93,9 +96,9 @@ struct Told {
 }
 
 impl Told {
-    fn hear(&self, news: &News<'_>) {
-        self.telemetry.hear(news);
-        if matches!(news, News::Planned(_)) {
+    fn on_event(&self, event: &ControllerEvent<'_>) {
+        self.telemetry.on_event(event);
+        if matches!(event, ControllerEvent::Planned(_)) {
             self.telemetry.ready();
         }
     }
@@ -105,7 +108,7 @@ impl Told {
         announcer.listening(server.address()?);
         let telemetry = Arc::new(Telemetry::default());
         // There is no other one who could do it.
-        telemetry.hear(&News::Leads);
+        telemetry.on_event(&ControllerEvent::Leads);
         Ok(Told { telemetry, server })
     }
 }

@@ -34,7 +34,7 @@ pub use log_command::log_text;
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
 pub use text::{Paint, count, harmless_json, printable};
-pub use told::{FindingDocuments, OmittedDocument, finding_documents, findings_in_news};
+pub use told::{FindingDocuments, OmittedDocument, finding_documents, findings_in_event};
 
 /// Why some of its changes cannot be taken back.
 pub fn why_irreversible(plan: &PlanDocument) -> &'static str {

@@ -128,7 +128,7 @@ pub fn finding_documents(
 
 /// Findings as a part of a line of news: their rules, the first few of each, and how many there
 /// are.
-pub fn findings_in_news(findings: &[Finding]) -> Value {
+pub fn findings_in_event(findings: &[Finding]) -> Value {
     let (shown, omitted) = first(findings, IN_NEWS);
     let mut rules: Vec<&str> = Vec::new();
     for finding in &shown {

@@ -137,21 +137,21 @@ fn heard(server: &Server, settings: &[String]) -> (AgentReport, String) {
         report.console,
         report.log
     );
-    let rib = report.rib.clone().unwrap_or_else(|| {
+    let route_dump = report.route_dump.clone().unwrap_or_else(|| {
         panic!(
             "the router heard nothing:\n{}\n{}",
             report.console, report.log
         )
     });
-    (report, rib)
+    (report, route_dump)
 }
 
 /// Prefixes and next hops of what FRR prints.
-fn routes(rib: &str) -> Vec<(String, String)> {
-    let rib: serde_json::Value = serde_json::from_str(rib).unwrap();
+fn routes(route_dump: &str) -> Vec<(String, String)> {
+    let route_dump: serde_json::Value = serde_json::from_str(route_dump).unwrap();
     let hop =
         |paths: &serde_json::Value| paths[0]["nexthops"][0]["ip"].as_str().unwrap().to_owned();
-    rib["routes"]
+    route_dump["routes"]
         .as_object()
         .unwrap()
         .iter()
@@ -160,8 +160,8 @@ fn routes(rib: &str) -> Vec<(String, String)> {
 }
 
 /// What `doctor` says of a router that holds this.
-fn examined(server: &Server, rib: &str) -> serde_json::Value {
-    server.folder.write("rib.json", rib);
+fn examined(server: &Server, route_dump: &str) -> serde_json::Value {
+    server.folder.write("rib.json", route_dump);
     server
         .run(&[
             "doctor",
@@ -190,13 +190,13 @@ fn rules(report: &serde_json::Value) -> Vec<&str> {
 fn agent_announces_the_annotation() {
     let server = announcing("node-annotation", "10.20.30.0/24");
     server.run(&["apply", "--auto-approve"]).expect(0);
-    let (report, rib) = heard(&server, &[]);
+    let (report, route_dump) = heard(&server, &[]);
     assert_eq!(report.pod_cidrs_used, ["10.20.30.0/24"]);
     assert_eq!(
-        routes(&rib),
+        routes(&route_dump),
         [("10.20.30.0/24".to_owned(), "192.0.2.1".to_owned())]
     );
-    let examined = examined(&server, &rib);
+    let examined = examined(&server, &route_dump);
     assert!(
         !rules(&examined)
             .iter()
@@ -204,7 +204,10 @@ fn agent_announces_the_annotation() {
         "{examined:#}"
     );
     // The next hop of another node's block is told from its own.
-    let wrong = self::examined(&server, &rib.replace("10.20.30.0/24", "10.20.31.0/24"));
+    let wrong = self::examined(
+        &server,
+        &route_dump.replace("10.20.30.0/24", "10.20.31.0/24"),
+    );
     assert!(rules(&wrong).contains(&"route-missing"), "{wrong:#}");
 }
 
@@ -217,15 +220,15 @@ fn agent_announces_the_block_that_a_setting_moved_it_to() {
     server.run(&["apply", "--auto-approve"]).expect(0);
     let settings = agent_settings(&server.programs, &server.plane, &["worker-7"]).unwrap();
     let range = settings["worker-7"]["ipv4-range"].clone();
-    let (report, rib) = heard(&server, &[format!("--ipv4-range={range}")]);
+    let (report, route_dump) = heard(&server, &[format!("--ipv4-range={range}")]);
     assert_eq!(report.pod_cidrs_used, ["10.20.40.0/24"]);
     assert_eq!(
-        routes(&rib),
+        routes(&route_dump),
         [("10.20.40.0/24".to_owned(), "192.0.2.1".to_owned())]
     );
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
     // The difference that stays is explained, and is no fault of the routes.
-    let examined = examined(&server, &rib);
+    let examined = examined(&server, &route_dump);
     assert!(
         rules(&examined).contains(&"block-overridden"),
         "{examined:#}"

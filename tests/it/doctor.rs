@@ -127,7 +127,7 @@ fn the_same_table_under_other_ciliums() {
 }
 
 /// Rules that `doctor --rib` adds, for routes that real routers exchanged.
-fn by_rib(routes: &[(&str, &str)], arguments: &[&str]) -> testbed::Result<Value> {
+fn by_route_dump(routes: &[(&str, &str)], arguments: &[&str]) -> testbed::Result<Value> {
     let json = testbed::exchange(routes)?;
     let folder = Folder::new(&[]);
     folder.write("rib.json", json);
@@ -159,7 +159,7 @@ fn what_real_routers_hold_in_the_incident() {
         .iter()
         .map(|(node, block, _)| (*block, address(node)))
         .collect();
-    let report = testbed::or_skip!(by_rib(&announced, &[]));
+    let report = testbed::or_skip!(by_route_dump(&announced, &[]));
     let wrong = told(&report, "route-from-wrong-node");
     let told: BTreeSet<&str> = wrong.iter().map(|(message, _)| message.as_str()).collect();
     let expected: Vec<String> = INCIDENT
@@ -189,7 +189,7 @@ fn what_real_routers_hold_besides() {
         ("10.5.118.0/24", "192.0.2.99"),
         ("10.5.113.128/25", "192.0.2.12"),
     ]);
-    let report = testbed::or_skip!(by_rib(&routes, &["--cilium-version", "1.12.19"]));
+    let report = testbed::or_skip!(by_route_dump(&routes, &["--cilium-version", "1.12.19"]));
     let expected = [
         "node-spec-not-used",
         "route-missing",

@@ -439,18 +439,18 @@ fn what_is_no_cilium_or_two_or_says_little() {
     assert!(rules(&none).contains("no-cilium"), "{none:#}");
     assert_eq!(about(&none, "ipam"), (json!("unknown"), json!("unknown")));
     // A digest tells no version; the chart's label does.
-    let mut mirrored = healthy.clone();
-    let daemon_set = object(&mut mirrored, "DaemonSet", "cilium");
+    let mut cached = healthy.clone();
+    let daemon_set = object(&mut cached, "DaemonSet", "cilium");
     daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] =
         "mirror/cilium@sha256:00".into();
     assert_eq!(
-        about(&with_pool(&mirrored, POOLS), "version"),
+        about(&with_pool(&cached, POOLS), "version"),
         (json!("unknown"), json!("unknown"))
     );
-    object(&mut mirrored, "DaemonSet", "cilium")["metadata"]["labels"]["helm.sh/chart"] =
+    object(&mut cached, "DaemonSet", "cilium")["metadata"]["labels"]["helm.sh/chart"] =
         "cilium-1.19.3".into();
     assert_eq!(
-        about(&with_pool(&mirrored, POOLS), "version"),
+        about(&with_pool(&cached, POOLS), "version"),
         (json!("1.19.3"), json!("likely"))
     );
     // Half upgraded: two namespaces, two settings.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::support::{Folder, pin, pool};
 use cilium_ipam::render::{
-    Detail, diagnostics, finding_documents, findings_in_news, markdown_findings,
+    Detail, diagnostics, finding_documents, findings_in_event, markdown_findings,
 };
 use ipam_config::documents::{Documents, SourceFile};
 use ipam_controller::{Loaded, understand};
@@ -112,7 +112,7 @@ fn what_is_shown_of_many_faults_is_bounded() {
         let report =
             serde_json::to_string(&finding_documents(&findings, &documents, Detail::Short))
                 .unwrap();
-        let news = findings_in_news(&findings).to_string();
+        let news = findings_in_event(&findings).to_string();
         let markdown = markdown_findings(
             &finding_documents(&findings, &documents, Detail::Full).findings,
             Detail::Full,

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::lb::{LIMIT, POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::Server;
-use ipam_cilium::lbipam::{AddressPool, Certainty, OperatorState, Settled, settle};
+use ipam_cilium::lbipam::{AddressPool, Certainty, Evaluated, OperatorState, evaluate};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::live::{Connection, LiveCluster};
 use ipam_cluster::{Extent, observe};
@@ -351,7 +351,7 @@ fn edits_by_others_take_no_address_that_was_not_named() {
         let after = edited(&before, &name, &edit, &specs);
         let rules = before.lb_rules();
         let known = pools(&before);
-        let Settled { outlooks, .. } = settle(
+        let Evaluated { outlooks, .. } = evaluate(
             &after,
             before.services.values(),
             &rules,

@@ -12,7 +12,7 @@ use ipam_core::model::Severity;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 use ipam_planner::check;
-use ipam_planner::plan::{Plan, PlanDocument, Standing, node_changes, plan};
+use ipam_planner::plan::{Plan, PlanDocument, PlannedState, node_changes, plan};
 
 /// A small world: two pools of eight blocks, a fallback of four, and up to twenty nodes.
 #[derive(Clone, Debug)]
@@ -357,7 +357,7 @@ proptest! {
         let before = World { nodes: world.nodes[..first].to_vec(), ..world.clone() };
         let (desired, observed) = (before.desired().unwrap(), before.observed(&BTreeMap::new()));
         let plan = plan(&desired, &observed, Vec::new());
-        let mut standing = Standing::after(&plan, &desired, &observed).unwrap();
+        let mut standing = PlannedState::after(&plan, &desired, &observed).unwrap();
         let all = world.observed(&BTreeMap::new());
         for index in first..world.nodes.len() {
             let name = format!("n{index:02}");

@@ -9,7 +9,7 @@ use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Severity};
 use ipam_core::neutron::Id;
 use ipam_desired::Desired;
-use ipam_planner::plan::{BlockedReason, Plan, Standing, node_changes, plan};
+use ipam_planner::plan::{BlockedReason, Plan, PlannedState, node_changes, plan};
 
 pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
@@ -289,7 +289,7 @@ fn nothing_new_is_given_while_a_subnet_is_not_known() {
             Severity::Error
         );
         assert!(
-            Standing::after(&plan, &desired(&documents), &observed).is_none(),
+            PlannedState::after(&plan, &desired(&documents), &observed).is_none(),
             "nobody joins in hope"
         );
     }
@@ -301,7 +301,7 @@ fn nodes_that_join_later_avoid_the_subnet_and_wait_where_a_pool_overlaps_it() {
     let desired = desired(&documents);
     let standing = |range: &str| {
         let whole = observed(&[], &[(SUBNET, there(range))]);
-        Standing::after(&plan(&desired, &whole, Vec::new()), &desired, &whole)
+        PlannedState::after(&plan(&desired, &whole, Vec::new()), &desired, &whole)
     };
     assert!(
         standing("10.1.0.0/24").is_none(),

@@ -4,7 +4,7 @@
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
-use super::rails::{dual_stack, running};
+use super::safety_arguments::{dual_stack, running};
 use super::support::{Folder, Ran, node, program, ran};
 
 const KEYS: [&str; 2] = [

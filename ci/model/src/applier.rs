@@ -12,7 +12,7 @@ use crate::decisions::Choice;
 use crate::list::List;
 use crate::mutation::Mutation;
 use crate::protocol::{Kind, Protocol, Step, die};
-use crate::state::{Applier, Change, Claims, Fate, Knowledge, Nodes, Phase, Seen, State};
+use crate::state::{Applier, Change, ClaimStatus, Claims, Knowledge, Nodes, Phase, Seen, State};
 
 impl Protocol {
     /// What is read, in this order; the last of it together with the decision.
@@ -42,7 +42,7 @@ impl Protocol {
                 steps.push(Step::Die);
                 let awaited = (0..)
                     .zip(sent)
-                    .filter(|(_, (_, fate))| *fate == Fate::InFlight);
+                    .filter(|(_, (_, claim_status))| *claim_status == ClaimStatus::InFlight);
                 steps.extend(awaited.map(|(write, _)| Step::GiveUp(write)));
                 if !left.is_empty() && self.may_swap(*knowledge) {
                     steps.push(Step::Swap);
@@ -152,7 +152,11 @@ impl Protocol {
         let mut sent = List::default();
         if self.has(Mutation::WritesBeforeSwap) {
             let writable = self.decisions.claim(&ledger, &changes).writable;
-            sent.extend(writable.iter().map(|change| (*change, Fate::InFlight)));
+            sent.extend(
+                writable
+                    .iter()
+                    .map(|change| (*change, ClaimStatus::InFlight)),
+            );
         }
         state.appliers[applier].phase = Phase::Deciding {
             ledger,
@@ -175,17 +179,17 @@ impl Protocol {
             && (knowledge == Knowledge::Current || self.has(Mutation::BlindClose))
     }
 
-    /// As `Ledger::settle`: the cluster does not learn of it yet.
+    /// As `ClaimStore::settle`: the cluster does not learn of it yet.
     fn settle(&self, state: &mut State, applier: usize) -> Option<()> {
         let Phase::Deciding { ledger, sent, .. } = &mut state.appliers[applier].phase else {
             return None;
         };
         *ledger = self.decisions.settle(ledger, &landed(sent));
-        sent.retain(|(_, fate)| *fate == Fate::InFlight);
+        sent.retain(|(_, claim_status)| *claim_status == ClaimStatus::InFlight);
         Some(())
     }
 
-    /// As `Ledger::claim` and the writes after it.
+    /// As `ClaimStore::claim` and the writes after it.
     fn swap(&self, state: &mut State, applier: usize) -> Option<()> {
         let Applier { phase, knowledge } = state.appliers[applier];
         let Phase::Deciding {
@@ -209,7 +213,7 @@ impl Protocol {
             &claimed.writable
         };
         if !self.has(Mutation::WritesBeforeSwap) {
-            sent.extend(writes.iter().map(|change| (*change, Fate::InFlight)));
+            sent.extend(writes.iter().map(|change| (*change, ClaimStatus::InFlight)));
         }
         let is_lost = knowledge == Knowledge::Outdated && self.has(Mutation::WritesAfterLostSwap);
         if !is_lost && !self.has(Mutation::NoClaims) {
@@ -226,7 +230,7 @@ impl Protocol {
         Some(())
     }
 
-    /// As `Ledger::close`.
+    /// As `ClaimStore::close`.
     fn close(&self, state: &mut State, applier: usize) -> Option<()> {
         let Phase::Deciding { ledger, sent, .. } = &state.appliers[applier].phase else {
             return None;
@@ -300,9 +304,9 @@ fn give_up(state: &mut State, applier: usize, write: u8) -> Option<()> {
     Some(())
 }
 
-fn landed(sent: &[(Change, Fate)]) -> List<Change> {
+fn landed(sent: &[(Change, ClaimStatus)]) -> List<Change> {
     sent.iter()
-        .filter(|(_, fate)| *fate == Fate::Landed)
+        .filter(|(_, claim_status)| *claim_status == ClaimStatus::Landed)
         .map(|(change, _)| *change)
         .collect()
 }

@@ -11,7 +11,7 @@ use crate::decisions::Decisions;
 use crate::list::{List, MOST};
 use crate::mutation::Mutation;
 use crate::state::{
-    Applier, Change, Fate, Knowledge, NodeIndex, Nodes, Phase, Slot, Spoken, State,
+    Applier, Change, ClaimStatus, Knowledge, NodeIndex, Nodes, Phase, Slot, Spoken, State,
 };
 use crate::world::{Event, World, held, new_node};
 
@@ -117,8 +117,8 @@ impl Protocol {
             let Phase::Deciding { sent, .. } = phase else {
                 continue;
             };
-            for (write, (change, fate)) in sent.iter().enumerate() {
-                if *fate == Fate::InFlight && accepts(change) {
+            for (write, (change, claim_status)) in sent.iter().enumerate() {
+                if *claim_status == ClaimStatus::InFlight && accepts(change) {
                     actions.push(Action::Landing(Flight::Awaited { applier, write }));
                 }
             }
@@ -144,8 +144,8 @@ impl Protocol {
                 let Phase::Deciding { sent, .. } = &mut state.appliers[applier].phase else {
                     return None;
                 };
-                let (change, fate) = sent.get_mut(write)?;
-                *fate = Fate::Landed;
+                let (change, claim_status) = sent.get_mut(write)?;
+                *claim_status = ClaimStatus::Landed;
                 *change
             }
         };
@@ -199,8 +199,8 @@ impl Protocol {
             let Phase::Deciding { ledger, left, sent } = &mut applier.phase else {
                 continue;
             };
-            sent.retain(|(write, fate)| {
-                *fate == Fate::Landed || self.world().may_accept(state, write)
+            sent.retain(|(write, claim_status)| {
+                *claim_status == ClaimStatus::Landed || self.world().may_accept(state, write)
             });
             if left.is_empty() && sent.is_empty() && *ledger == state.claims {
                 *applier = Applier::default();
@@ -214,7 +214,9 @@ impl Protocol {
 pub(crate) fn die(state: &mut State, applier: usize) {
     let applier = std::mem::take(&mut state.appliers[applier]);
     if let Phase::Deciding { sent, .. } = applier.phase {
-        let under_way = sent.iter().filter(|(_, fate)| *fate == Fate::InFlight);
+        let under_way = sent
+            .iter()
+            .filter(|(_, claim_status)| *claim_status == ClaimStatus::InFlight);
         state.in_flight.extend(under_way.map(|(write, _)| *write));
     }
 }

@@ -70,7 +70,7 @@ pub(crate) enum Rest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Spoken {
     pub claim: Option<Claim>,
-    pub resting: Option<(NodeIndex, Rest)>,
+    pub quarantined: Option<(NodeIndex, Rest)>,
 }
 
 /// The claims, by block.
@@ -111,7 +111,7 @@ pub(crate) enum Knowledge {
 
 /// What has become of a write that its applier still remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Fate {
+pub(crate) enum ClaimStatus {
     #[default]
     InFlight,
     Landed,
@@ -132,7 +132,7 @@ pub(crate) enum Phase {
     Deciding {
         ledger: Claims,
         left: List<Change>,
-        sent: List<(Change, Fate)>,
+        sent: List<(Change, ClaimStatus)>,
     },
 }
 

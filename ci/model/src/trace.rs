@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::bounds::WriteKind;
 use crate::list::List;
 use crate::protocol::{Action, Flight, Kind, Protocol, Step, duplicate};
-use crate::state::{Change, Claim, Claims, Fate, Guard, Nodes, Phase, Rest, State};
+use crate::state::{Change, Claim, ClaimStatus, Claims, Guard, Nodes, Phase, Rest, State};
 use crate::translate::owner_text;
 use crate::world::{Event, held};
 
@@ -196,7 +196,7 @@ impl Teller<'_> {
         let sent = known(self.after);
         let new = sent
             .iter()
-            .filter(|write| !before.contains(write) && write.1 == Fate::InFlight);
+            .filter(|write| !before.contains(write) && write.1 == ClaimStatus::InFlight);
         self.writes(new.map(|(change, _)| change))
     }
 
@@ -241,7 +241,7 @@ impl Teller<'_> {
                 };
                 texts.push(format!("{block} for {} uid {uid} {guard}", name(node)));
             }
-            if let Some((node, rest)) = spoken.resting {
+            if let Some((node, rest)) = spoken.quarantined {
                 let rest = if rest == Rest::NotYet {
                     "rests"
                 } else {

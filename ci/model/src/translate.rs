@@ -14,7 +14,7 @@ use ipam_cilium::observed::{
     ObjectVersion, Observed, OperatorAttention, Protection,
 };
 use ipam_config::documents::{Documents, SourceFile, lower};
-use ipam_core::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Resting};
+use ipam_core::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Quarantined};
 use ipam_core::model::{Hazard, Labels, NodeName, PerFamily};
 use ipam_core::net::Block;
 use ipam_desired::Desired;
@@ -179,13 +179,14 @@ impl Names {
             if let Some(claim) = &spoken.claim {
                 real.in_flight.insert(*block, self.claim(claim));
             }
-            if let Some((node, rest)) = spoken.resting {
+            if let Some((node, rest)) = spoken.quarantined {
                 let free_at = match rest {
                     Rest::NotYet => NOW.saturating_add(QUARANTINE).unwrap_or(Timestamp::MAX),
                     Rest::LongEnough => NOW,
                 };
                 let node = self.nodes[usize::from(node)].clone();
-                real.resting.insert(*block, Resting { node, free_at });
+                real.quarantined
+                    .insert(*block, Quarantined { node, free_at });
             }
         }
         real
@@ -211,7 +212,10 @@ impl Names {
 
     /// The claims in numbers.
     pub(crate) fn read_claims(&self, real: &RealClaims) -> Result<Claims> {
-        let RealClaims { in_flight, resting } = real;
+        let RealClaims {
+            in_flight,
+            quarantined,
+        } = real;
         let mut claims = self.nothing_spoken();
         for (block, claim) in in_flight {
             let RealClaim { node, uid, guard } = claim;
@@ -226,13 +230,13 @@ impl Names {
             };
             claims[usize::from(self.read_block(*block)?)].claim = Some(claim);
         }
-        for (block, Resting { node, free_at }) in resting {
+        for (block, Quarantined { node, free_at }) in quarantined {
             let rest = if *free_at > NOW {
                 Rest::NotYet
             } else {
                 Rest::LongEnough
             };
-            claims[usize::from(self.read_block(*block)?)].resting =
+            claims[usize::from(self.read_block(*block)?)].quarantined =
                 Some((self.read_node(node)?, rest));
         }
         Ok(claims)

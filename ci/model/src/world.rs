@@ -247,7 +247,7 @@ fn is_anything_resting(state: &State) -> bool {
     state
         .claims
         .iter()
-        .any(|spoken| matches!(spoken.resting, Some((_, Rest::NotYet))))
+        .any(|spoken| matches!(spoken.quarantined, Some((_, Rest::NotYet))))
 }
 
 /// Every block that rests has rested long enough from now on, in every copy of the claims.
@@ -255,7 +255,7 @@ fn pass_time(state: &mut State) {
     let end_rest = |claims: &mut Claims| {
         for (_, rest) in claims
             .iter_mut()
-            .filter_map(|spoken| spoken.resting.as_mut())
+            .filter_map(|spoken| spoken.quarantined.as_mut())
         {
             *rest = Rest::LongEnough;
         }

@@ -14,8 +14,10 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 use crate::sabotage::Saboteur;
-use ipam_cluster::Mirror;
-use ipam_controller::{CloudsPlace, Loaded, News, OpenStack, Reach, Source, Watch, watch};
+use ipam_cluster::ClusterCache;
+use ipam_controller::{
+    CloudsLocation, ControllerEvent, Loaded, OpenStack, Reach, Source, Watch, watch,
+};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
@@ -135,7 +137,7 @@ async fn run(
     told: Arc<Told>,
     mut roles: Receiver<Role>,
 ) {
-    let mirror = Mirror::new(client);
+    let cache = ClusterCache::new(client);
     let terms = async {
         // An error is the end of whoever gives the roles.
         while roles.wait_for(|role| *role == Role::Leads).await.is_ok() {
@@ -144,18 +146,18 @@ async fn run(
                 let _ = after.wait_for(|role| *role == Role::StandsBy).await;
             };
             watch(
-                &mirror,
+                &cache,
                 watching(parallelism),
                 loaded.clone(),
                 ending,
-                &mut |news| told.hear(&news),
+                &mut |event| told.on_event(&event),
             )
             .await;
         }
     };
     tokio::select! {
         biased;
-        never = mirror.keep() => match never {},
+        never = cache.keep() => match never {},
         () = terms => {}
     }
 }
@@ -167,15 +169,15 @@ fn watching(parallelism: NonZeroUsize) -> Watch<Unchanged> {
         interval: INTERVAL,
         parallelism,
         holder: "a replica".to_owned(),
-        openstack: OpenStack::new(CloudsPlace::default(), Reach::Subnets),
+        openstack: OpenStack::new(CloudsLocation::default(), Reach::Subnets),
     }
 }
 
 impl Told {
-    fn hear(&self, news: &News<'_>) {
-        match news {
-            News::Finished { .. } => self.written.fetch_add(1, Ordering::Relaxed),
-            News::RolledBack(_) => self.rolled_back.fetch_add(1, Ordering::Relaxed),
+    fn on_event(&self, event: &ControllerEvent<'_>) {
+        match event {
+            ControllerEvent::Finished { .. } => self.written.fetch_add(1, Ordering::Relaxed),
+            ControllerEvent::RolledBack(_) => self.rolled_back.fetch_add(1, Ordering::Relaxed),
             _ => 0,
         };
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use ipam_cilium::observed::{CLAIMS_KEY, ObservedKind, ReadError};
 use ipam_cluster::sim::{Faults, SimClient, SimWorld, Yield};
 use ipam_cluster::{
-    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice,
+    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, ObjectEvent,
     Operation, Seen, Stored, Target, Write, WriteError, Written,
 };
 
@@ -260,13 +260,13 @@ impl Follow for Saboteur {
         kind: ObservedKind,
         namespace: &str,
         from: u64,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
-        let mut hiding = |notice: Notice<'_>| match (self.sabotage, kind, notice) {
-            (Sabotage::HiddenClaims, ObservedKind::Claims, Notice::Changed(object)) => {
-                hear(Notice::Changed(&without_claims(object.clone())));
+        let mut hiding = |object_event: ObjectEvent<'_>| match (self.sabotage, kind, object_event) {
+            (Sabotage::HiddenClaims, ObservedKind::Claims, ObjectEvent::Changed(object)) => {
+                on_event(ObjectEvent::Changed(&without_claims(object.clone())));
             }
-            _ => hear(notice),
+            _ => on_event(object_event),
         };
         self.client.follow(kind, namespace, from, &mut hiding).await
     }

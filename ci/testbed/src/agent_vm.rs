@@ -129,7 +129,7 @@ pub struct AgentReport {
     /// Addresses that it gave out when asked as a CNI plugin asks; three per family.
     pub pod_ips: Vec<String>,
     /// What the router beside the guest last held, as FRR's `show bgp ipv4 unicast json` prints it.
-    pub rib: Option<String>,
+    pub route_dump: Option<String>,
     /// What the guest said on its console.
     pub console: String,
     /// The agent's own log.
@@ -324,7 +324,7 @@ fn read_report(folder: &Path, console: String) -> Result<AgentReport> {
         outcome,
         pod_cidrs_used: all("pod-cidr"),
         pod_ips: all("pod-ip"),
-        rib: fs::read_to_string(folder.join("rib.json")).ok(),
+        route_dump: fs::read_to_string(folder.join("rib.json")).ok(),
         console,
         log: read(&folder.join(AGENT_LOG))?,
     })

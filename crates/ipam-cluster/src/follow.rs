@@ -9,13 +9,13 @@ use ipam_cilium::observed::ObservedKind;
 
 /// What is heard.
 #[derive(Clone, Copy, Debug)]
-pub enum Notice<'n> {
+pub enum ObjectEvent<'n> {
     /// An object is new, or is this from now on.
     Changed(&'n Value),
     /// An object is gone; this is the last of it, with the resourceVersion of its end.
-    Gone(&'n Value),
+    Deleted(&'n Value),
     /// All that happened up to this resourceVersion was heard.
-    Reached(&'n str),
+    Bookmark(&'n str),
 }
 
 /// Why it ends.
@@ -57,6 +57,6 @@ pub trait Follow: Cluster {
         kind: ObservedKind,
         namespace: &str,
         from: u64,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> impl Future<Output = Result<Following, ClusterError>> + Send;
 }

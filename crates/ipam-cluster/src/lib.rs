@@ -3,11 +3,11 @@
 //! Decides nothing. Three clusters are here: a live one, one that is kept in a file, and one that
 //! exists only in memory. The latter two follow the API server's rules.
 
+mod cache;
 mod file;
 mod follow;
 mod lock;
 mod merge_patch;
-mod mirror;
 mod observe;
 mod rules;
 mod snapshot;
@@ -23,13 +23,13 @@ use jiff::Timestamp;
 use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
 use ipam_core::net::Block;
 
+pub use cache::{ClusterCache, Direct, Rollback, Snapshot, Touched};
 pub use file::{
     FileCluster, Opening, open_regular, replace as replace_file,
     replace_private as replace_private_file,
 };
-pub use follow::{Follow, Following, Notice, Stored};
+pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
-pub use mirror::{Direct, Mirror, Rollback, Snapshot, Touched};
 pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
 pub use write::{Operation, Target, Write, WriteError, Written};
@@ -156,11 +156,11 @@ pub enum ClusterError {
     Claims(WriteError),
     /// The object that keeps the claims has no room for more.
     #[error(
-        "the claims in ConfigMap kube-system/cilium-ipam-claims have no room for more: {resting} blocks are quarantined, {claimed} are claimed"
+        "the claims in ConfigMap kube-system/cilium-ipam-claims have no room for more: {quarantined} blocks are quarantined, {claimed} are claimed"
     )]
     ClaimsFull {
         /// Blocks in quarantine.
-        resting: usize,
+        quarantined: usize,
         /// Blocks that are claimed.
         claimed: usize,
     },

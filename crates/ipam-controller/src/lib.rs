@@ -6,7 +6,7 @@ pub mod apply;
 pub mod event;
 pub mod status;
 
-mod ledger;
+mod claim_store;
 mod lock;
 mod openstack;
 mod operator;
@@ -28,12 +28,14 @@ use ipam_planner::plan::{
     Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals,
 };
 
-pub use lock::{Lock, LockWish, hold, take};
-pub use openstack::{CloudsPlace, OpenStack, Reach, WithPorts};
+pub use lock::{Lock, LockRequest, hold, take};
+pub use openstack::{CloudsLocation, OpenStack, Reach, WithPorts};
 pub use operator::{Operator, operate};
 pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
 pub use telemetry::{Server, Telemetry};
-pub use watch::{Directory, News, OnNews, Planned, Source, Waiting, WaitingChange, Watch, watch};
+pub use watch::{
+    ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
+};
 
 /// What a directory asks for, with everything that is wrong with it.
 #[derive(Clone, Debug)]

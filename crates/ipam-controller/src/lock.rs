@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// Who wants the lock, what for, and for how long they wait.
 #[derive(Clone, Debug)]
-pub struct LockWish {
+pub struct LockRequest {
     /// Who, as others are told.
     pub holder: String,
     /// What for.
@@ -46,7 +46,7 @@ pub enum Lock {
 /// Somebody else holds it, longer than we may wait; or the cluster cannot be read.
 pub async fn take<C: Cluster>(
     cluster: &C,
-    wish: &LockWish,
+    wish: &LockRequest,
     on_wait: &mut (dyn FnMut(&LockRecord) + Send),
 ) -> Result<Lock, ClusterError> {
     let began = Instant::now();
@@ -99,7 +99,7 @@ pub async fn take<C: Cluster>(
 /// Runs something while the lock is renewed, then gives it back.
 pub async fn hold<C: Cluster, T>(
     cluster: &C,
-    wish: &LockWish,
+    wish: &LockRequest,
     lock: Lock,
     work: impl Future<Output = T>,
 ) -> T {
@@ -141,7 +141,7 @@ pub async fn hold<C: Cluster, T>(
 }
 
 /// Reads it again before: a renewal may have been under way. What cannot be given back grows old.
-async fn give_back<C: Cluster>(cluster: &C, wish: &LockWish) {
+async fn give_back<C: Cluster>(cluster: &C, wish: &LockRequest) {
     if let Ok(LockSeen::Record(record)) = cluster.lock(LeaseName::Apply).await
         && record.holder == wish.holder
     {
@@ -162,9 +162,9 @@ fn held(record: &LockRecord) -> ClusterError {
     }
 }
 
-impl LockWish {
+impl LockRequest {
     fn record(&self, since: Timestamp, renewed: Timestamp) -> LockRecord {
-        let LockWish {
+        let LockRequest {
             holder,
             operation,
             timeout: _,

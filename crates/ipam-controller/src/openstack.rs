@@ -41,7 +41,7 @@ const GIVEN_UP: &str = "the question was given up";
 
 /// Where OpenStack's credentials are.
 #[derive(Clone, Debug, Default)]
-pub struct CloudsPlace {
+pub struct CloudsLocation {
     /// The file that somebody named; it must be there.
     pub named: Option<PathBuf>,
     /// Otherwise the first of these that is there.
@@ -67,7 +67,7 @@ pub enum Reach {
 }
 
 struct Asked {
-    place: CloudsPlace,
+    place: CloudsLocation,
     /// With the session of the last time, for the same credentials.
     last: Mutex<Option<(Cloud, HttpNeutron)>>,
 }
@@ -99,7 +99,7 @@ impl Fault {
 
 impl OpenStack {
     /// The one whose credentials are there. Nothing is read yet.
-    pub fn new(place: CloudsPlace, reach: Reach) -> OpenStack {
+    pub fn new(place: CloudsLocation, reach: Reach) -> OpenStack {
         OpenStack {
             asked: Arc::new(Asked {
                 place,
@@ -311,7 +311,7 @@ impl Asked {
     }
 }
 
-impl CloudsPlace {
+impl CloudsLocation {
     fn read(&self) -> Result<Cloud, Fault> {
         let path = match (&self.named, self.searched.iter().find(|path| path.exists())) {
             (Some(path), _) | (None, Some(path)) => path,

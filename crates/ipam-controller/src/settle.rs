@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 
 use futures_util::future::join;
 
-use super::ledger::{Ledger, Room};
+use super::claim_store::{ClaimStore, Room};
 use super::prepare::{Prepared, prepare};
 use super::{Job, observe_and_plan};
 use crate::apply::{Event, HeldBack, Outcome, Stop, apply};
@@ -229,20 +229,20 @@ struct Claimed {
 /// `None` where there is nothing to claim.
 async fn claim_any<C: Cluster>(
     cluster: &C,
-    ledger: &mut Ledger<'_, C>,
+    claim_store: &mut ClaimStore<'_, C>,
     batch: &[(usize, Change)],
     parallelism: NonZeroUsize,
 ) -> Option<Result<Claimed, WriteError>> {
     if batch.is_empty() {
         None
     } else {
-        Some(claim(cluster, ledger, batch, parallelism).await)
+        Some(claim(cluster, claim_store, batch, parallelism).await)
     }
 }
 
 async fn claim<C: Cluster>(
     cluster: &C,
-    ledger: &mut Ledger<'_, C>,
+    claim_store: &mut ClaimStore<'_, C>,
     batch: &[(usize, Change)],
     parallelism: NonZeroUsize,
 ) -> Result<Claimed, WriteError> {
@@ -252,7 +252,7 @@ async fn claim<C: Cluster>(
         refused,
     } = prepare(cluster, batch, parallelism).await;
     let changes: Vec<Change> = ready.iter().map(|(_, change)| change.clone()).collect();
-    let Room { count, conflicts } = ledger.claim(&changes).await?;
+    let Room { count, conflicts } = claim_store.claim(&changes).await?;
     let left = ready.split_off(count);
     let mut claimed = Claimed {
         writable: Vec::new(),
@@ -278,7 +278,7 @@ async fn round<C: Cluster>(
     applied: &mut Applied,
     sending: &mut Sending<'_>,
 ) -> Option<ClusterError> {
-    let mut ledger = Ledger::new(cluster, observed, job.loaded);
+    let mut claim_store = ClaimStore::new(cluster, observed, job.loaded);
     let mut due = VecDeque::from(due);
     let (mut claimed, mut held_back) = (Vec::new(), HeldBack::default());
     loop {
@@ -293,17 +293,17 @@ async fn round<C: Cluster>(
         let writing = send(cluster, writable, applied, sending, &mut held_back);
         let (done, outcome) = join(
             writing,
-            claim_any(cluster, &mut ledger, &batch, parallelism),
+            claim_any(cluster, &mut claim_store, &batch, parallelism),
         )
         .await;
-        ledger.settle(node_changes(done.iter()));
+        claim_store.settle(node_changes(done.iter()));
         if let Err(error) = save(cluster, applied, sending).await {
             return Some(error);
         }
         match outcome {
             Some(Ok(Claimed { left, .. })) if is_alone && left.len() == batch.len() => {
-                let full = ledger.full();
-                ledger.close().await;
+                let full = claim_store.full();
+                claim_store.close().await;
                 return Some(full);
             }
             Some(Ok(Claimed {
@@ -334,7 +334,7 @@ async fn round<C: Cluster>(
             None => break,
         }
     }
-    ledger.close().await;
+    claim_store.close().await;
     None
 }
 

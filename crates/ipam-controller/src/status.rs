@@ -22,7 +22,7 @@ const LONGEST_MESSAGE: usize = 32_768;
 
 /// What statuses are made from.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'t> {
+pub struct StatusInput<'t> {
     /// The newest documents that were read.
     pub read: &'t Texts,
     /// What is wrong with them.
@@ -74,20 +74,20 @@ fn has(texts: &Texts, document: &SourceFile) -> bool {
 }
 
 /// A condition before it is known since when.
-struct Saying {
+struct NewCondition {
     about: &'static str,
     status: ConditionStatus,
     reason: &'static str,
     message: String,
 }
 
-fn saying(
+fn new_condition(
     about: &'static str,
     status: ConditionStatus,
     reason: &'static str,
     message: impl Into<String>,
-) -> Saying {
-    Saying {
+) -> NewCondition {
+    NewCondition {
         about,
         status,
         reason,
@@ -95,7 +95,7 @@ fn saying(
     }
 }
 
-impl Told<'_> {
+impl StatusInput<'_> {
     /// The status of an object, if it is another one than it has. Of an object that was not read
     /// yet nothing new is told.
     pub fn new_status(&self, object: &StoredObject) -> Option<Value> {
@@ -112,20 +112,20 @@ impl Told<'_> {
 
     fn status(&self, object: &StoredObject) -> Value {
         let observed_generation = object.generation;
-        let mut sayings = vec![self.ready(object)];
+        let mut new_conditions = vec![self.ready(object)];
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         match object.kind {
             CustomKind::IpPool => {
                 let pool = self.pool(object);
-                sayings.extend(pool.map(exhausted));
-                sayings.extend(pool.map(misplaced));
+                new_conditions.extend(pool.map(exhausted));
+                new_conditions.extend(pool.map(misplaced));
                 let blocks = pool
                     .into_iter()
                     .flat_map(|pool| &pool.blocks)
                     .map(|(family, counts)| family_blocks(*family, counts))
                     .collect();
                 let nodes = pool.map_or(0, |pool| count(pool.nodes));
-                let conditions = self.conditions(object, sayings);
+                let conditions = self.conditions(object, new_conditions);
                 json!(PoolStatus {
                     observed_generation,
                     nodes,
@@ -134,18 +134,18 @@ impl Told<'_> {
                 })
             }
             CustomKind::NodeAssignment | CustomKind::ServiceAssignment => {
-                sayings.extend(self.progress(object).map(assigned));
+                new_conditions.extend(self.progress(object).map(assigned));
                 json!(AssignmentStatus {
                     observed_generation,
-                    conditions: self.conditions(object, sayings)
+                    conditions: self.conditions(object, new_conditions)
                 })
             }
             CustomKind::Policy => {
                 let blocked = self
                     .overview
                     .map_or(0, |overview| count(overview.blocked.len()));
-                sayings.extend(self.overview.map(refused));
-                let conditions = self.conditions(object, sayings);
+                new_conditions.extend(self.overview.map(refused));
+                let conditions = self.conditions(object, new_conditions);
                 let misplaced = self
                     .overview
                     .map_or(0, |overview| count(overview.misplaced.values().sum()));
@@ -161,11 +161,11 @@ impl Told<'_> {
         }
     }
 
-    fn ready(&self, object: &StoredObject) -> Saying {
+    fn ready(&self, object: &StoredObject) -> NewCondition {
         let path = object.path();
         let Faults { by_path, first } = self.faults;
         if let Some(own) = by_path.get(&path) {
-            return saying("Ready", ConditionStatus::False, "Invalid", own.join("; "));
+            return new_condition("Ready", ConditionStatus::False, "Invalid", own.join("; "));
         }
         let is_in_force = object
             .document
@@ -185,9 +185,9 @@ impl Told<'_> {
                 };
                 let message =
                     format!("{brake}{what}, and nothing new is in force until that is mended");
-                saying("Ready", ConditionStatus::False, "OthersInvalid", message)
+                new_condition("Ready", ConditionStatus::False, "OthersInvalid", message)
             }
-            (false, None) => saying(
+            (false, None) => new_condition(
                 "Ready",
                 ConditionStatus::Unknown,
                 "Pending",
@@ -196,10 +196,10 @@ impl Told<'_> {
         }
     }
 
-    fn in_force(&self, object: &StoredObject) -> Saying {
+    fn in_force(&self, object: &StoredObject) -> NewCondition {
         match object.state {
             ObjectState::Present => {
-                saying("Ready", ConditionStatus::True, "InForce", "it is in force")
+                new_condition("Ready", ConditionStatus::True, "InForce", "it is in force")
             }
             ObjectState::Going => {
                 let nodes = grouped_digits(self.pool(object).map_or(0, |pool| pool.nodes));
@@ -207,7 +207,7 @@ impl Told<'_> {
                 let message = format!(
                     "it was deleted, gives nothing new, and {until}; nodes that hold one: {nodes}"
                 );
-                saying("Ready", ConditionStatus::False, "InUse", message)
+                new_condition("Ready", ConditionStatus::False, "InUse", message)
             }
         }
     }
@@ -230,15 +230,19 @@ impl Told<'_> {
     }
 
     /// Since when is kept as long as nothing changes.
-    fn conditions(&self, object: &StoredObject, sayings: Vec<Saying>) -> Vec<Condition> {
+    fn conditions(
+        &self,
+        object: &StoredObject,
+        new_conditions: Vec<NewCondition>,
+    ) -> Vec<Condition> {
         let before: Vec<Condition> =
             serde_json::from_value(object.status["conditions"].clone()).unwrap_or_default();
-        let condition = |Saying {
+        let condition = |NewCondition {
                              about,
                              status,
                              reason,
                              mut message,
-                         }: Saying| {
+                         }: NewCondition| {
             let same = before
                 .iter()
                 .find(|one| one.about == about && one.status == status);
@@ -255,19 +259,19 @@ impl Told<'_> {
                 message,
             }
         };
-        sayings.into_iter().map(condition).collect()
+        new_conditions.into_iter().map(condition).collect()
     }
 }
 
-fn exhausted(pool: &PoolOverview) -> Saying {
+fn exhausted(pool: &PoolOverview) -> NewCondition {
     match &pool.exhausted {
-        Some(why) => saying(
+        Some(why) => new_condition(
             "Exhausted",
             ConditionStatus::True,
             "NodesWithoutBlock",
             why.clone(),
         ),
-        None => saying(
+        None => new_condition(
             "Exhausted",
             ConditionStatus::False,
             "Enough",
@@ -276,20 +280,20 @@ fn exhausted(pool: &PoolOverview) -> Saying {
     }
 }
 
-fn misplaced(pool: &PoolOverview) -> Saying {
+fn misplaced(pool: &PoolOverview) -> NewCondition {
     let reasons: Vec<String> = pool
         .misplaced
         .iter()
         .map(|(reason, blocks)| format!("{blocks} blocks: {reason}"))
         .collect();
     match reasons.as_slice() {
-        [] => saying(
+        [] => new_condition(
             "Misplaced",
             ConditionStatus::False,
             "AsSpecified",
             "every block of it is where the files say",
         ),
-        reasons => saying(
+        reasons => new_condition(
             "Misplaced",
             ConditionStatus::True,
             "BlocksElsewhere",
@@ -298,15 +302,15 @@ fn misplaced(pool: &PoolOverview) -> Saying {
     }
 }
 
-fn refused(overview: &Overview) -> Saying {
+fn refused(overview: &Overview) -> NewCondition {
     match overview.refusals.as_slice() {
-        [] => saying(
+        [] => new_condition(
             "Refused",
             ConditionStatus::False,
             "WithinLimits",
             "no limit and no protection is in the way",
         ),
-        refusals => saying(
+        refusals => new_condition(
             "Refused",
             ConditionStatus::True,
             "LimitOrProtection",
@@ -315,7 +319,7 @@ fn refused(overview: &Overview) -> Saying {
     }
 }
 
-fn assigned(progress: &Progress) -> Saying {
+fn assigned(progress: &Progress) -> NewCondition {
     let (status, reason, message) = match progress {
         Progress::Done => (
             ConditionStatus::True,
@@ -334,7 +338,7 @@ fn assigned(progress: &Progress) -> Saying {
             "what it is for is not there".to_owned(),
         ),
     };
-    saying("Assigned", status, reason, message)
+    new_condition("Assigned", status, reason, message)
 }
 
 fn family_blocks(family: Family, counts: &BlockCounts) -> FamilyBlocks {

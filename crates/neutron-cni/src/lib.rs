@@ -10,7 +10,7 @@ pub mod vm_nic;
 mod commands;
 mod conversions;
 mod identity;
-mod life;
+mod liveness;
 pub mod plugin;
 mod settings;
 pub mod state;
@@ -21,9 +21,12 @@ pub use commands::{
 };
 pub use conversions::file_error;
 pub use identity::{Identity, Owner, RunId};
-pub use life::{Beginnings, Boot, Life, Netns, Remembered, Suspects, Trace};
+pub use liveness::{
+    AttachmentRecord, Boot, Epochs, GarbageCandidates, Liveness, Netns, Remembered,
+};
 pub use settings::{
-    Chores, GuardedInterface, PairsChore, RouteMtu, STATE_DIRECTORY, Settings, Source, Wish,
+    AttachmentRequest, DaemonConfig, GuardedInterface, PairsConfig, RouteMtu, STATE_DIRECTORY,
+    Settings, Source,
 };
 pub(crate) use settings::{invalid, shown};
 pub use warm_pool::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};

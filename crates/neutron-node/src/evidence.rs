@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use neutron_cni::cni::{Attachment, address_of};
-use neutron_cni::{Beginnings, Remembered};
+use neutron_cni::{Epochs, Remembered};
 use private_files::read_small;
 
 /// What the runtimes remember, or why it is not known: no folder is there, or something in one
@@ -32,7 +32,7 @@ pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
 }
 
 /// When things began; `None` where the system does not tell.
-pub(super) fn beginnings(node_file: &Path) -> Option<Beginnings> {
+pub(super) fn epochs(node_file: &Path) -> Option<Epochs> {
     let statistics = read_small(Path::new("/proc/stat")).ok()?;
     let boot = statistics
         .lines()
@@ -40,7 +40,7 @@ pub(super) fn beginnings(node_file: &Path) -> Option<Beginnings> {
     let boot = Timestamp::from_second(boot.trim().parse().ok()?).ok()?;
     let written = fs::metadata(node_file).and_then(|metadata| metadata.modified());
     let files = written.ok().and_then(|at| Timestamp::try_from(at).ok());
-    Some(Beginnings { boot, files })
+    Some(Epochs { boot, files })
 }
 
 fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_when_it_began() {
-        let beginnings = beginnings(Path::new("/nowhere")).unwrap();
-        assert!(beginnings.boot < Timestamp::now() && beginnings.files.is_none());
+        let epochs = epochs(Path::new("/nowhere")).unwrap();
+        assert!(epochs.boot < Timestamp::now() && epochs.files.is_none());
     }
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
-use crate::evidence::{beginnings, remembered};
+use crate::evidence::{epochs, remembered};
 use crate::network::{Look, Memory};
 use crate::say;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
-use neutron_cni::{Beginnings, Life, Owner, Remembered};
+use neutron_cni::{Epochs, Liveness, Owner, Remembered};
 use openstack::{Neutron, Port};
 
 /// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is
@@ -23,17 +23,17 @@ const AT_ONCE: usize = 4;
 /// What the node knows at a moment.
 struct Known {
     remembered: Remembered,
-    beginnings: Beginnings,
+    epochs: Epochs,
 }
 
 impl Known {
     /// What is known, or why too little is.
     fn of(look: &Look<'_>, arguments: &Arguments) -> Result<Known, String> {
-        let beginnings = beginnings(&look.place.node_file())
+        let epochs = epochs(&look.node_state.node_file())
             .ok_or("/proc/stat does not tell when the node booted")?;
         Ok(Known {
             remembered: remembered(&arguments.results)?,
-            beginnings,
+            epochs,
         })
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn collect(
     let unknown: BTreeSet<&Id> = unknown.iter().map(|port| &port.id).collect();
     let look_again = || abandoned(look, &unknown, at_neutron, arguments);
     let seen = look_again()?;
-    let ripe = memory.suspects.ripe(
+    let ripe = memory.garbage_candidates.ripe(
         seen.iter().map(|one| one.id().clone()),
         began.elapsed(),
         arguments.grace,
@@ -79,7 +79,7 @@ pub(super) fn collect(
     let ripe: Vec<Id> = ripe.into_iter().collect();
     for some in ripe.chunks(AT_ONCE) {
         let Ok(_lock) = look
-            .place
+            .node_state
             .lock_all(look.until.min(Instant::now() + FOR_LOCK))
         else {
             return Ok(());
@@ -102,33 +102,30 @@ fn abandoned(
     arguments: &Arguments,
 ) -> Result<Vec<Abandoned>, CniError> {
     // Without evidence nothing is known to be over.
-    let Ok(Known {
-        remembered,
-        beginnings,
-    }) = Known::of(look, arguments)
-    else {
+    let Ok(Known { remembered, epochs }) = Known::of(look, arguments) else {
         return Ok(Vec::new());
     };
-    let traces = look.place.traces();
-    let by_device = |device: &str| traces.read(&attachment_of(device)?);
-    let in_files = look.place.pool().ports()?;
+    let attachment_records = look.node_state.attachment_records();
+    let by_device = |device: &str| attachment_records.read(&attachment_of(device)?);
+    let in_files = look.node_state.pool().ports()?;
     let is_known = |port: &Port| in_files.all().any(|pooled| pooled.port.id == port.id);
     let is_over = |port: &&Port| {
-        let life = if port.device_owner == Owner::Pod.as_str() {
-            remembered.life_of_port(port, by_device(&port.device_id), &beginnings)
+        let liveness = if port.device_owner == Owner::Pod.as_str() {
+            remembered.life_of_port(port, by_device(&port.device_id), &epochs)
         } else if unknown.contains(&port.id) && !is_known(port) {
-            remembered.life_behind_unknown(port, &beginnings)
+            remembered.life_behind_unknown(port, &epochs)
         } else {
-            Life::Possible
+            Liveness::Possible
         };
-        life == Life::Over
+        liveness == Liveness::Over
     };
     let ports = at_neutron
         .iter()
         .filter(is_over)
         .map(|port| Abandoned::Port(port.clone()));
     let holders = in_files.held.iter().filter(|(holder, pooled)| {
-        remembered.life_of_holder(holder, &pooled.port, traces.read(holder)) == Life::Over
+        remembered.life_of_holder(holder, &pooled.port, attachment_records.read(holder))
+            == Liveness::Over
     });
     Ok(ports
         .chain(
@@ -139,12 +136,12 @@ fn abandoned(
 }
 
 fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
-    let name = look.place.port_name();
+    let name = look.node_state.port_name();
     match abandoned {
         Abandoned::Port(port) => {
             look.neutron.delete_port(&port.id)?;
             if let Some(attachment) = attachment_of(&port.device_id) {
-                look.place.traces().take_away(&attachment);
+                look.node_state.attachment_records().take_away(&attachment);
             }
             say(
                 &name,
@@ -156,11 +153,11 @@ fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
             );
         }
         Abandoned::Holder(holder, id) => {
-            let pool = look.place.pool();
+            let pool = look.node_state.pool();
             if let Some(pooled) = pool.held(holder)? {
                 pool.release(holder, &pooled)?;
             }
-            look.place.traces().take_away(holder);
+            look.node_state.attachment_records().take_away(holder);
             say(
                 &name,
                 &format!("port {id} is free again: {holder} is no more"),
@@ -177,7 +174,7 @@ fn tell_blind(look: &Look<'_>, memory: &mut Memory, arguments: &Arguments) {
         && memory.blind != blind
     {
         say(
-            &look.place.port_name(),
+            &look.node_state.port_name(),
             &format!("no garbage is looked for: {why}"),
         );
     }

@@ -10,10 +10,10 @@ use crate::{garbage, say};
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Arguments as CniArguments, Attachment, CniError, ErrorCode};
 use neutron_cni::plugin::{FOR_TAKING_BACK, cloud};
-use neutron_cni::state::Place;
+use neutron_cni::state::NodeState;
 use neutron_cni::{
-    Added, Chores, Identity, KeptFacts, Left, MadeFor, Owner, PoolPorts, PooledPort, RunId,
-    Settings, Suspects, Upkeep, Wish, add, delete, upkeep,
+    Added, AttachmentRequest, DaemonConfig, GarbageCandidates, Identity, KeptFacts, Left, MadeFor,
+    Owner, PoolPorts, PooledPort, RunId, Settings, Upkeep, add, delete, upkeep,
 };
 use openstack::{HttpNeutron, Keeping, Neutron, NeutronError, Port, PortFilter};
 
@@ -33,12 +33,12 @@ const FOR_AN_ADD: Duration = Duration::from_mins(2);
 #[derive(Default)]
 pub(super) struct Memory {
     /// When Neutron was asked last, and how it went.
-    looked: Option<(Instant, Went)>,
+    looked: Option<(Instant, LookOutcome)>,
     /// Devices of the ports that the last look saw.
     known: BTreeSet<String>,
     /// Why it is not known what is over, which is said once.
     pub(super) blind: Option<String>,
-    pub(super) suspects: Suspects,
+    pub(super) garbage_candidates: GarbageCandidates,
     /// Ports in use that somebody deleted, which is said once.
     lost: BTreeMap<Attachment, Id>,
     /// When the VM's port let no more addresses out, and how many those would have been.
@@ -61,7 +61,7 @@ pub(super) enum Round {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Went {
+enum LookOutcome {
     Well,
     Badly,
 }
@@ -74,19 +74,19 @@ impl Memory {
         arguments: &Arguments,
         began: Instant,
     ) -> Result<Round, CniError> {
-        let place = Place::of(settings)?;
-        let chores = settings.chores()?;
+        let node_state = NodeState::of(settings)?;
+        let daemon_config = settings.daemon_config()?;
         // Nothing was made for this network yet, and nothing is to be made.
-        if chores == Chores::default() && !place.node_file().exists() {
+        if daemon_config == DaemonConfig::default() && !node_state.node_file().exists() {
             return Ok(Round::Done);
         }
-        let own = needing_pairs(&place, &chores)?;
-        let is_pressing =
-            self.goes_well() && (needs_more(&place, &chores)? || !own.is_subset(&self.known));
+        let own = needing_pairs(&node_state, &daemon_config)?;
+        let is_pressing = self.goes_well()
+            && (needs_more(&node_state, &daemon_config)? || !own.is_subset(&self.known));
         if !is_pressing && !self.is_due(arguments.look) {
             return Ok(Round::NotDue);
         }
-        let outcome = Look::begin(settings, &place, chores)
+        let outcome = Look::begin(settings, &node_state, daemon_config)
             .and_then(|look| look.done(self, arguments, began));
         self.looked(&outcome);
         outcome.map(|()| Round::Done)
@@ -102,16 +102,17 @@ impl Memory {
         self.looked = Some((
             Instant::now(),
             if outcome.is_ok() {
-                Went::Well
+                LookOutcome::Well
             } else {
-                Went::Badly
+                LookOutcome::Badly
             },
         ));
     }
 
     /// What goes wrong is not tried all the time.
     fn goes_well(&self) -> bool {
-        self.looked.is_none_or(|(_, went)| went == Went::Well)
+        self.looked
+            .is_none_or(|(_, went)| went == LookOutcome::Well)
     }
 }
 
@@ -124,30 +125,33 @@ fn no_room(addresses: usize) -> CniError {
 }
 
 /// Whether the pool lacks something, by its files.
-fn needs_more(place: &Place, chores: &Chores) -> Result<bool, CniError> {
-    let Some(size) = chores.pool else {
+fn needs_more(node_state: &NodeState, daemon_config: &DaemonConfig) -> Result<bool, CniError> {
+    let Some(size) = daemon_config.pool else {
         return Ok(false);
     };
-    if !place.pool().is_there() {
+    if !node_state.pool().is_there() {
         return Ok(true);
     }
-    let ports = place.pool().ports()?;
+    let ports = node_state.pool().ports()?;
     Ok(ports.free.len() < size.free || !ports.going.is_empty())
 }
 
 /// Devices of interfaces whose addresses the files do not tell, where each must be let out: those
 /// with ports of their own. What has none by now will hardly get one.
-fn needing_pairs(place: &Place, chores: &Chores) -> Result<BTreeSet<String>, CniError> {
-    if chores
+fn needing_pairs(
+    node_state: &NodeState,
+    daemon_config: &DaemonConfig,
+) -> Result<BTreeSet<String>, CniError> {
+    if daemon_config
         .pairs
         .as_ref()
         .is_none_or(|pairs| pairs.ranges.is_some())
     {
         return Ok(BTreeSet::new());
     }
-    let held = place.pool().ports()?.held;
-    let young = place
-        .traces()
+    let held = node_state.pool().ports()?.held;
+    let young = node_state
+        .attachment_records()
         .all()
         .into_iter()
         .filter(|(_, age)| *age < FOR_AN_ADD)
@@ -160,9 +164,9 @@ fn needing_pairs(place: &Place, chores: &Chores) -> Result<BTreeSet<String>, Cni
 
 /// One look at Neutron.
 pub(super) struct Look<'l> {
-    pub(super) place: &'l Place,
-    chores: Chores,
-    wish: Wish,
+    pub(super) node_state: &'l NodeState,
+    daemon_config: DaemonConfig,
+    request: AttachmentRequest,
     name: String,
     pub(super) neutron: HttpNeutron,
     last: HttpNeutron,
@@ -171,22 +175,26 @@ pub(super) struct Look<'l> {
 }
 
 impl<'l> Look<'l> {
-    fn begin(settings: &Settings, place: &'l Place, chores: Chores) -> Result<Look<'l>, CniError> {
+    fn begin(
+        settings: &Settings,
+        node_state: &'l NodeState,
+        daemon_config: DaemonConfig,
+    ) -> Result<Look<'l>, CniError> {
         // What a Pod asks for it asks for itself.
-        let wish = settings.wish(&CniArguments::default())?;
+        let request = settings.request(&CniArguments::default())?;
         let now = Instant::now();
         let until = now + settings.deadline - FOR_TAKING_BACK;
         let neutron = HttpNeutron::new(
             cloud(&settings.source)?,
-            Keeping::In(place.state().to_owned()),
+            Keeping::In(node_state.state().to_owned()),
             until,
         )?;
         let last = neutron.until(now + settings.deadline);
         Ok(Look {
-            place,
-            chores,
-            wish,
-            name: place.port_name(),
+            node_state,
+            daemon_config,
+            request,
+            name: node_state.port_name(),
             neutron,
             last,
             until,
@@ -199,11 +207,13 @@ impl<'l> Look<'l> {
         arguments: &Arguments,
         began: Instant,
     ) -> Result<(), CniError> {
-        let _lock = self.place.lock_daemon(Instant::now() + FOR_THE_OTHER)?;
-        let pool = self.place.pool();
-        self.place.traces().clean();
-        if self.chores.pool.is_some() {
-            self.place.keeps_its_name()?;
+        let _lock = self
+            .node_state
+            .lock_daemon(Instant::now() + FOR_THE_OTHER)?;
+        let pool = self.node_state.pool();
+        self.node_state.attachment_records().clean();
+        if self.daemon_config.pool.is_some() {
+            self.node_state.keeps_its_name()?;
             pool.lay_out()?;
         }
         // The files first: whatever is in them then was at Neutron before.
@@ -217,8 +227,8 @@ impl<'l> Look<'l> {
             &ports,
             &at_neutron,
             &self.name,
-            &self.wish,
-            self.chores.pool,
+            &self.request,
+            self.daemon_config.pool,
         );
         self.tell_lost(memory, &needs);
         needs
@@ -261,7 +271,7 @@ impl<'l> Look<'l> {
     }
 
     fn keep_pairs(&self, addresses: &BTreeSet<IpAddr>) -> Result<Option<PairsKeeper>, CniError> {
-        let pairs = PairsKeeper::of(&self.chores, self.place, &self.neutron)?;
+        let pairs = PairsKeeper::of(&self.daemon_config, self.node_state, &self.neutron)?;
         if let Some(pairs) = &pairs {
             pairs.keep(&self.neutron, addresses)?;
         }
@@ -299,20 +309,20 @@ impl<'l> Look<'l> {
     /// Ports that a daemon made that was killed before it could write them down: nobody can have
     /// taken them. What it asked for may come late.
     fn take_back_unfinished(&self, unknown: &[Port]) -> Result<(), CniError> {
-        let pool = self.place.pool();
-        for (place, age) in pool.intended()? {
-            match unknown.iter().find(|port| port.device_id == place) {
+        let pool = self.node_state.pool();
+        for (node_state, age) in pool.intended()? {
+            match unknown.iter().find(|port| port.device_id == node_state) {
                 Some(port) => self.neutron.delete_port(&port.id)?,
                 None if age < LATE => continue,
                 None => {}
             }
-            pool.fulfil(&place);
+            pool.fulfil(&node_state);
         }
         Ok(())
     }
 
     fn delete_going(&self) -> Result<(), CniError> {
-        let pool = self.place.pool();
+        let pool = self.node_state.pool();
         for PooledPort { port, .. } in pool.ports()?.going {
             self.neutron.delete_port(&port.id)?;
             pool.forget(&port.id);
@@ -356,7 +366,7 @@ impl<'l> Look<'l> {
     /// all.
     fn is_full(&self, full: Full, addresses: &BTreeSet<IpAddr>) -> bool {
         let lets_addresses_out = self
-            .chores
+            .daemon_config
             .pairs
             .as_ref()
             .is_some_and(|pairs| pairs.ranges.is_none());
@@ -370,18 +380,19 @@ impl<'l> Look<'l> {
         addresses: &mut BTreeSet<IpAddr>,
         memory: &mut Memory,
     ) -> Result<(), CniError> {
-        let pool = self.place.pool();
+        let pool = self.node_state.pool();
         let identity = Identity::in_pool(&self.name, fastrand::u64(..));
-        let place = &identity.device;
-        pool.intend(place)?;
+        let node_state = &identity.device;
+        pool.intend(node_state)?;
         let added = add(
             &self.neutron,
             &self.last,
-            &self.wish,
+            &self.request,
             &identity,
             &RunId::new(fastrand::u64(..)),
         );
-        let Added { port, left, .. } = added.inspect_err(|not| self.unmade(place, not.left))?;
+        let Added { port, left, .. } =
+            added.inspect_err(|not| self.unmade(node_state, not.left))?;
         let own: Vec<IpAddr> = port
             .fixed_ips
             .iter()
@@ -390,7 +401,7 @@ impl<'l> Look<'l> {
         addresses.extend(&own);
         let pooled = PooledPort {
             port,
-            made_for: MadeFor::of(&self.wish),
+            made_for: MadeFor::of(&self.request),
         };
         made.push(pooled.clone());
         let is_out = self.keep_facts(made).and_then(|()| {
@@ -405,29 +416,29 @@ impl<'l> Look<'l> {
             Err(not.into())
         });
         let kept = is_out.and_then(|()| {
-            pool.made(place, &pooled)?;
-            pool.put(place, &pooled.port.id)
+            pool.made(node_state, &pooled)?;
+            pool.put(node_state, &pooled.port.id)
         });
         kept.inspect_err(|_| {
             made.pop();
             addresses.retain(|address| !own.contains(address));
             // If this fails, the next look does it.
             if delete(&self.last, &identity).is_ok() {
-                self.unmade(place, left);
+                self.unmade(node_state, left);
             }
         })
     }
 
     /// A port that is not there, and will not be. One that may come late is looked for.
-    fn unmade(&self, place: &str, left: Left) {
+    fn unmade(&self, node_state: &str, left: Left) {
         match left {
-            Left::Nothing => self.place.pool().fulfil(place),
+            Left::Nothing => self.node_state.pool().fulfil(node_state),
             Left::Perhaps => {}
         }
     }
 
     fn keep_facts(&self, ports: &[PooledPort]) -> Result<(), CniError> {
-        let pool = self.place.pool();
+        let pool = self.node_state.pool();
         let facts = KeptFacts::learn(&self.neutron, ports)?;
         if !ports.is_empty() && facts != pool.facts() {
             pool.keep_facts(&facts)

@@ -109,12 +109,12 @@ fn of_file(path: &Path) -> Networks {
     let written: Value = match serde_json::from_str(&text) {
         Ok(written) => written,
         Err(why) => {
-            let place = format!(
+            let node_state = format!(
                 "it is no JSON (line {}, column {})",
                 why.line(),
                 why.column()
             );
-            let fault = CniError::new(ErrorCode::Decoding, place, "mend it, or take it away");
+            let fault = CniError::new(ErrorCode::Decoding, node_state, "mend it, or take it away");
             return Networks::from([(path.display().to_string(), Err(fault))]);
         }
     };
@@ -209,7 +209,7 @@ mod tests {
         write("1.conf", &one);
         let settings = Settings::read(one.to_string().as_bytes()).unwrap();
         let port = serde_json::from_value(json!({"id": id, "network_id": id})).unwrap();
-        let made_for = MadeFor::of(&settings.wish(&Arguments::default()).unwrap());
+        let made_for = MadeFor::of(&settings.request(&Arguments::default()).unwrap());
         let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
         let read = || networks(&[folder.path().to_owned()]).unwrap();
         let told = || {

@@ -12,8 +12,8 @@ use crate::say;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{CniError, ErrorCode, InterfaceName};
 use neutron_cni::file_error;
-use neutron_cni::state::Place;
-use neutron_cni::{Chores, GuardedInterface};
+use neutron_cni::state::NodeState;
+use neutron_cni::{DaemonConfig, GuardedInterface};
 use openstack::{GuardedPorts, HttpNeutron, KeptPairs, Port, keep_pairs};
 use private_files::{kept, read_small, state_folder};
 
@@ -50,15 +50,15 @@ pub(super) struct PairsKeeper {
 impl PairsKeeper {
     /// For a network, if it asks for it.
     pub(super) fn of(
-        chores: &Chores,
-        place: &Place,
+        daemon_config: &DaemonConfig,
+        node_state: &NodeState,
         neutron: &HttpNeutron,
     ) -> Result<Option<PairsKeeper>, CniError> {
-        let Some(chore) = &chores.pairs else {
+        let Some(chore) = &daemon_config.pairs else {
             return Ok(None);
         };
-        let folder = state_folder(place.state())?;
-        let keeper = PairsKeeper::new(&chore.on, folder, &place.port_name(), neutron)?;
+        let folder = state_folder(node_state.state())?;
+        let keeper = PairsKeeper::new(&chore.on, folder, &node_state.port_name(), neutron)?;
         Ok(Some(PairsKeeper {
             ranges: chore.ranges.clone(),
             ..keeper

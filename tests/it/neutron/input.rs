@@ -151,7 +151,7 @@ fn is_usable(list: &Value) {
         } else {
             Settings::read(input.as_bytes())
                 .unwrap()
-                .wish(&Arguments::default())
+                .request(&Arguments::default())
                 .unwrap();
         }
     }

@@ -5,7 +5,7 @@ use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, O
 use testbed::{Fault, OpenStack, or_skip};
 
 use super::support::stack;
-use crate::rails::running;
+use crate::safety_arguments::running;
 use crate::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool};
 use crate::undo::forge;
 

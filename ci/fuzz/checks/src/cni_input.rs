@@ -37,7 +37,7 @@ pub fn check(data: &[u8]) {
                 settings.needs(SpecVersion::V1_1_0, "GC").is_ok(),
                 settings.version == SpecVersion::V1_1_0
             );
-            match settings.wish(&asked) {
+            match settings.request(&asked) {
                 Err(error) => refused(&error),
                 Ok(wish) => {
                     assert!(

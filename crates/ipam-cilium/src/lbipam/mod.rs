@@ -7,6 +7,7 @@
 
 mod conflict;
 mod counts;
+mod evaluate;
 mod manifest;
 mod outlook;
 mod pool;
@@ -14,20 +15,19 @@ mod rules;
 mod satisfy;
 mod selection;
 mod service;
-mod settle;
 mod sharing;
 
 pub use conflict::{Certainty, Conflict, conflicts};
 pub use counts::Counts;
+pub use evaluate::evaluate;
 pub use manifest::{
     AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, Translation,
     WrittenRequirement, WrittenSelector,
 };
-pub use outlook::{Gain, Loss, Outlook, Pending, Settled};
+pub use outlook::{Evaluated, Gain, Loss, Outlook, Pending};
 pub use pool::{
     AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState,
 };
 pub use rules::{ClassUse, LbRules};
 pub use service::{ADDRESSES, Annotation, FamilyPolicy, LbService, Port, TrafficPolicy, Wish};
-pub use settle::settle;
 pub use sharing::may_share;

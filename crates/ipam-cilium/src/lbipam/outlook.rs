@@ -129,7 +129,7 @@ impl Outlook {
 
 /// What becomes of the Services that LB-IPAM takes, and of the pools.
 #[derive(Clone, Debug, Default)]
-pub struct Settled {
+pub struct Evaluated {
     /// Each Service.
     pub outlooks: BTreeMap<ServiceName, Outlook>,
     /// Each pool by name, with what Services have now and keep.

@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
+use super::evaluate::{Serving, Settling, Stay, lacks};
 use super::outlook::{Gain, Outlook, Pending};
 use super::selection::Asking;
 use super::service::{LbService, Wish};
-use super::settle::{Serving, Settling, Stay, lacks};
 use super::sharing::incompatibility;
 use ipam_core::net::Family;
 

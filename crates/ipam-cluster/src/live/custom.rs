@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LiveCluster;
-use crate::{ClusterError, Following, Listener, Notice, Seen};
+use crate::{ClusterError, Following, Listener, ObjectEvent, Seen};
 use ipam_cilium::observed::ReadError;
 use ipam_desired::CustomKind;
 
@@ -113,8 +113,8 @@ impl LiveCluster {
         &self,
         kind: CustomKind,
         from: u64,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
-        self.follow_paths(&[kind.path()], "", from, hear).await
+        self.follow_paths(&[kind.path()], "", from, on_event).await
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::place::collection;
 use super::{LiveCluster, PatchedObject, chain, parameters};
-use crate::{ClusterError, Follow, Following, Notice, Stored, Target};
+use crate::{ClusterError, Follow, Following, ObjectEvent, Stored, Target};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
 
 /// How long the server keeps a watch open, in seconds. Short, because who ends it last says how far
@@ -55,10 +55,10 @@ impl Follow for LiveCluster {
         kind: ObservedKind,
         namespace: &str,
         from: u64,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         let query = kind.query(namespace);
-        self.follow_paths(&query.paths, &parameters(&query), from, hear)
+        self.follow_paths(&query.paths, &parameters(&query), from, on_event)
             .await
     }
 }
@@ -70,14 +70,14 @@ impl LiveCluster {
         paths: &[String],
         parameters: &str,
         from: u64,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         for path in paths {
             let options = format!(
                 "watch=true&allowWatchBookmarks=true&timeoutSeconds={OPEN}&resourceVersion={from}"
             );
             match self
-                .events(&format!("{path}?{options}{parameters}"), hear)
+                .events(&format!("{path}?{options}{parameters}"), on_event)
                 .await
             {
                 Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {}
@@ -101,7 +101,7 @@ impl LiveCluster {
     async fn events(
         &self,
         uri: &str,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, kube::Error> {
         let request = Request::get(uri)
             .body(Vec::new())
@@ -120,11 +120,11 @@ impl LiveCluster {
             match event? {
                 None => return Ok(Following::Closed),
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    hear(Notice::Changed(&object))
+                    on_event(ObjectEvent::Changed(&object))
                 }
-                Some(WatchEvent::Deleted(object)) => hear(Notice::Gone(&object)),
+                Some(WatchEvent::Deleted(object)) => on_event(ObjectEvent::Deleted(&object)),
                 Some(WatchEvent::Bookmark(mark)) => {
-                    hear(Notice::Reached(&mark.metadata.resource_version))
+                    on_event(ObjectEvent::Bookmark(&mark.metadata.resource_version))
                 }
                 Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
             }

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::rules::version_of;
 use super::super::{
-    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, Notice, Seen,
-    Stored, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, ObjectEvent,
+    Seen, Stored, Write, WriteError, Written,
 };
 use super::server::{Next, Serving, Told};
 use super::world::{Happens, Objects, Sender, SimWorld, World};
@@ -215,7 +215,7 @@ impl Follow for SimClient {
         kind: ObservedKind,
         _namespace: &str,
         from: u64,
-        hear: &mut (dyn FnMut(Notice<'_>) + Send),
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         self.others().await;
         self.reached()?;
@@ -237,9 +237,9 @@ impl Follow for SimClient {
             happening.as_mut().enable();
             let next = self.world.lock().next(&mut stream);
             match next {
-                Next::Event(object, Told::There) => hear(Notice::Changed(&object)),
-                Next::Event(object, Told::Gone) => hear(Notice::Gone(&object)),
-                Next::Bookmark(version) => hear(Notice::Reached(&version.to_string())),
+                Next::Event(object, Told::There) => on_event(ObjectEvent::Changed(&object)),
+                Next::Event(object, Told::Gone) => on_event(ObjectEvent::Deleted(&object)),
+                Next::Bookmark(version) => on_event(ObjectEvent::Bookmark(&version.to_string())),
                 Next::End(end) => return end,
                 Next::Nothing => {
                     if timeout_at(end, happening).await.is_err() {

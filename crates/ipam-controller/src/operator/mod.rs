@@ -1,9 +1,9 @@
 //! The operator: what `watch` does, from custom resources instead of files, by one of several
 //! replicas, and told in the cluster.
 
-mod bulletin;
 mod leader;
 mod objects;
+mod status_writer;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use self::bulletin::{Bulletin, Voice};
 use self::leader::Candidate;
 use self::objects::{ObjectSource, Objects};
-use super::{Loaded, News, OnNews, OpenStack, Server, Source, Telemetry, Watch, watch};
-use ipam_cluster::Mirror;
+use self::status_writer::{StatusWriter, Voice};
+use super::{ControllerEvent, Loaded, OnEvent, OpenStack, Server, Source, Telemetry, Watch, watch};
+use ipam_cluster::ClusterCache;
 use ipam_cluster::live::LiveCluster;
 
 /// How it runs.
@@ -45,7 +45,7 @@ pub struct Operator {
 pub async fn operate(
     operator: Operator,
     ending: impl Future<Output = ()> + Send,
-    on_news: &mut OnNews<'_>,
+    on_event: &mut OnEvent<'_>,
 ) {
     let objects = Arc::new(Objects::new());
     let Operator {
@@ -56,33 +56,34 @@ pub async fn operate(
         server,
         ..
     } = &operator;
-    let (bulletin, events) = Bulletin::new(objects.clone(), telemetry.clone(), identity.clone());
-    let mut hear = |news: News<'_>| {
-        telemetry.hear(&news);
-        bulletin.hear(&news);
-        on_news(news);
+    let (status_writer, events) =
+        StatusWriter::new(objects.clone(), telemetry.clone(), identity.clone());
+    let mut on_event = |event: ControllerEvent<'_>| {
+        telemetry.on_event(&event);
+        status_writer.on_event(&event);
+        on_event(event);
     };
     let candidate = Candidate::new(hasty, identity.clone());
     let ending = std::pin::pin!(ending);
     // Those who stand by follow the cluster, too: should it be restored from a backup, they know
     // what it forgot.
-    let mirror = Mirror::new(cluster.clone());
+    let cache = ClusterCache::new(cluster.clone());
     tokio::select! {
-        never = mirror.keep() => match never {},
+        never = cache.keep() => match never {},
         never = objects.keep(cluster) => match never {},
-        never = read_anew_with(&mirror, &objects) => match never {},
+        never = read_anew_with(&cache, &objects) => match never {},
         never = objects.keep_reading(cluster) => match never {},
         never = server.serve(telemetry) => match never {},
-        never = bulletin.keep_statuses(cluster) => match never {},
-        never = bulletin.keep_events(cluster, events) => match never {},
-        () = terms(&operator, &mirror, &objects, &bulletin, &candidate, ending, &mut hear) => {}
+        never = status_writer.keep_statuses(cluster) => match never {},
+        never = status_writer.keep_events(cluster, events) => match never {},
+        () = terms(&operator, &cache, &objects, &status_writer, &candidate, ending, &mut on_event) => {}
     }
 }
 
 /// Who stands by does so, too: it may lead next.
-async fn read_anew_with(mirror: &Mirror<LiveCluster>, objects: &Objects) -> Infallible {
+async fn read_anew_with(cache: &ClusterCache<LiveCluster>, objects: &Objects) -> Infallible {
     loop {
-        mirror.went_back().await;
+        cache.went_back().await;
         objects.read_anew();
     }
 }
@@ -97,53 +98,53 @@ enum Next {
 /// One term as the leader after the other.
 async fn terms(
     operator: &Operator,
-    mirror: &Mirror<LiveCluster>,
+    cache: &ClusterCache<LiveCluster>,
     objects: &Arc<Objects>,
-    bulletin: &Bulletin,
+    status_writer: &StatusWriter,
     candidate: &Candidate<'_, LiveCluster>,
     mut ending: std::pin::Pin<&mut (impl Future<Output = ()> + Send)>,
-    hear: &mut OnNews<'_>,
+    on_event: &mut OnEvent<'_>,
 ) {
     loop {
-        let mut on_standby = |leader: &str| hear(News::StandsBy(leader));
+        let mut on_standby = |leader: &str| on_event(ControllerEvent::StandsBy(leader));
         let mut leadership = tokio::select! {
             leadership = candidate.elected(&mut on_standby) => leadership,
             () = &mut ending => return,
         };
-        hear(News::Leads);
-        bulletin.give(Voice::Speaks);
+        on_event(ControllerEvent::Leads);
+        status_writer.give(Voice::Speaks);
         let lost = Notify::new();
         let leading = async {
             candidate.lead(&mut leadership).await;
-            bulletin.give(Voice::IsSilent);
+            status_writer.give(Voice::IsSilent);
             lost.notify_one();
             std::future::pending::<Infallible>().await
         };
         let next = tokio::select! {
-            next = term(operator, mirror, objects, ending.as_mut(), &lost, hear) => next,
+            next = term(operator, cache, objects, ending.as_mut(), &lost, on_event) => next,
             never = leading => match never {},
         };
-        bulletin.give(Voice::IsSilent);
+        status_writer.give(Voice::IsSilent);
         if next == Next::Ends {
             candidate.resign().await;
             return;
         }
-        hear(News::StandsBy("lost the Lease"));
+        on_event(ControllerEvent::StandsBy("lost the Lease"));
     }
 }
 
 /// Works until the Lease is lost or all ends; writes that are under way are waited for.
 async fn term(
     operator: &Operator,
-    mirror: &Mirror<LiveCluster>,
+    cache: &ClusterCache<LiveCluster>,
     objects: &Arc<Objects>,
     mut ending: std::pin::Pin<&mut (impl Future<Output = ()> + Send)>,
     lost: &Notify,
-    hear: &mut OnNews<'_>,
+    on_event: &mut OnEvent<'_>,
 ) -> Next {
     let mut source = ObjectSource(objects.clone());
     let first = tokio::select! {
-        first = first(objects, &mut source, hear) => first,
+        first = first(objects, &mut source, on_event) => first,
         () = lost.notified() => return Next::StandsBy,
         () = &mut ending => return Next::Ends,
     };
@@ -163,13 +164,13 @@ async fn term(
             () = &mut ending => {}
         }
     };
-    watch(mirror, watching, first, until, hear).await;
+    watch(cache, watching, first, until, on_event).await;
     next
 }
 
 /// The last objects without faults, from before this term if need be. Before there were any,
 /// nothing is known of what should be, and nothing is done.
-async fn first(objects: &Objects, source: &mut ObjectSource, hear: &mut OnNews<'_>) -> Loaded {
+async fn first(objects: &Objects, source: &mut ObjectSource, on_event: &mut OnEvent<'_>) -> Loaded {
     let mut told = None;
     loop {
         let (good, faulty) = objects.good();
@@ -180,7 +181,7 @@ async fn first(objects: &Objects, source: &mut ObjectSource, hear: &mut OnNews<'
             return good.paused_by(&faulty).unwrap_or(good);
         }
         if let Some(faulty) = faulty.filter(|faulty| told.as_ref() != Some(&faulty.findings)) {
-            hear(News::Invalid(&faulty));
+            on_event(ControllerEvent::Invalid(&faulty));
             told = Some(faulty.findings);
         }
         source.next().await;

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{Loaded, Source, understand};
 use ipam_cluster::live::{Defined, LiveCluster};
-use ipam_cluster::{ClusterError, Following, Notice, Seen};
+use ipam_cluster::{ClusterError, Following, ObjectEvent, Seen};
 use ipam_config::custom_resources::{ObjectState, StoredObject};
 use ipam_config::documents::Documents;
 use ipam_core::model::{Finding, Rule, Severity};
@@ -136,9 +136,10 @@ impl Objects {
         loop {
             let mut at = from;
             let mut unreadable = None;
-            let mut hear = |notice: Notice<'_>| {
-                let (Notice::Changed(object) | Notice::Gone(object)) = notice else {
-                    if let Notice::Reached(version) = notice {
+            let mut on_event = |object_event: ObjectEvent<'_>| {
+                let (ObjectEvent::Changed(object) | ObjectEvent::Deleted(object)) = object_event
+                else {
+                    if let ObjectEvent::Bookmark(version) = object_event {
                         at = at.max(version.parse().unwrap_or(0));
                     }
                     return;
@@ -147,13 +148,13 @@ impl Objects {
                     .as_str()
                     .and_then(|text| text.parse().ok());
                 at = at.max(version.unwrap_or(0));
-                if let Err(why) = self.hear(kind, notice) {
+                if let Err(why) = self.on_event(kind, object_event) {
                     unreadable = Some(why);
                 }
             };
             let began = Instant::now();
             let following = tokio::select! {
-                following = cluster.follow_custom(kind, from, &mut hear) => following.map_err(text)?,
+                following = cluster.follow_custom(kind, from, &mut on_event) => following.map_err(text)?,
                 () = self.went_back.notified() => return Ok(()),
             };
             if let Some(why) = unreadable {
@@ -189,14 +190,14 @@ impl Objects {
     }
 
     /// What cannot be read is an error: it is there all the same.
-    fn hear(&self, kind: CustomKind, notice: Notice<'_>) -> Result<(), String> {
-        let (Notice::Changed(object) | Notice::Gone(object)) = notice else {
+    fn on_event(&self, kind: CustomKind, object_event: ObjectEvent<'_>) -> Result<(), String> {
+        let (ObjectEvent::Changed(object) | ObjectEvent::Deleted(object)) = object_event else {
             return Ok(());
         };
         let object = StoredObject::read(kind, object).map_err(|error| error.to_string())?;
         let key = (kind, object.name.clone());
         let mut state = self.lock();
-        let asks_for_something_else = if matches!(notice, Notice::Gone(_)) {
+        let asks_for_something_else = if matches!(object_event, ObjectEvent::Deleted(_)) {
             state.vanished.entry(kind).or_default();
             state.objects.remove(&key).is_some()
         } else {

@@ -14,7 +14,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::apply::Outcome;
-use crate::{Loaded, News, Waiting};
+use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, PoolName, Rule, Severity};
 use ipam_desired::Activity;
 use ipam_planner::plan::{Overview, PoolOverview, Target};
@@ -241,17 +241,17 @@ impl Metrics {
     }
 
     /// Takes note of the news.
-    pub(super) fn hear(&self, news: &News<'_>) {
-        match news {
-            News::InForce(loaded) => self.in_force(loaded),
-            News::Invalid(_) => {
+    pub(super) fn on_event(&self, event: &ControllerEvent<'_>) {
+        match event {
+            ControllerEvent::InForce(loaded) => self.in_force(loaded),
+            ControllerEvent::Invalid(_) => {
                 self.source_invalid.set(1.0);
             }
-            News::Planned(_) => {
+            ControllerEvent::Planned(_) => {
                 self.planned_at.set(now());
             }
-            News::Sending(changes) => self.queue(|queue| *queue = *changes),
-            News::Finished {
+            ControllerEvent::Sending(changes) => self.queue(|queue| *queue = *changes),
+            ControllerEvent::Finished {
                 change,
                 outcome,
                 waited,
@@ -262,29 +262,29 @@ impl Metrics {
                     self.waited.observe(Duration::as_secs_f64(waited));
                 }
             }
-            News::Conflict(target) => {
+            ControllerEvent::Conflict(target) => {
                 self.conflicts.inc();
                 self.wrote(target, "superseded");
             }
-            News::Waiting(waiting) => self.waiting(waiting),
-            News::Nodes(nodes) => {
+            ControllerEvent::Waiting(waiting) => self.waiting(waiting),
+            ControllerEvent::Nodes(nodes) => {
                 self.nodes.set(*nodes as f64);
             }
-            News::Undone(..) => {
+            ControllerEvent::Undone(..) => {
                 self.undone.inc();
             }
-            News::RolledBack(_) => {
+            ControllerEvent::RolledBack(_) => {
                 self.rollbacks.inc();
             }
-            News::Trouble(_) => {
+            ControllerEvent::Trouble(_) => {
                 self.errors.inc();
                 self.trouble.set(1.0);
             }
-            News::Recovered => {
+            ControllerEvent::Recovered => {
                 self.trouble.set(0.0);
             }
-            News::Leads => self.term(1.0),
-            News::StandsBy(_) => self.term(0.0),
+            ControllerEvent::Leads => self.term(1.0),
+            ControllerEvent::StandsBy(_) => self.term(0.0),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::metrics::Metrics;
-use super::News;
+use super::ControllerEvent;
 use crate::apply::Outcome;
 use ipam_planner::plan::Overview;
 
@@ -61,15 +61,15 @@ impl Telemetry {
     }
 
     /// Takes note of the news.
-    pub fn hear(&self, news: &News<'_>) {
-        match news {
-            News::Planned(planned) => {
+    pub fn on_event(&self, event: &ControllerEvent<'_>) {
+        match event {
+            ControllerEvent::Planned(planned) => {
                 let overview =
                     Overview::of(planned.plan, &planned.loaded.desired, planned.observed);
                 self.metrics.overview(&overview);
                 *self.lock() = Some(overview);
             }
-            News::Finished {
+            ControllerEvent::Finished {
                 change,
                 outcome: Outcome::Applied,
                 ..
@@ -84,16 +84,16 @@ impl Telemetry {
                         .for_each(|(name, pool)| self.metrics.pool(name, pool));
                 }
             }
-            News::Trouble(why) => self.has_trouble(Some((*why).to_owned())),
-            News::Recovered => self.has_trouble(None),
+            ControllerEvent::Trouble(why) => self.has_trouble(Some((*why).to_owned())),
+            ControllerEvent::Recovered => self.has_trouble(None),
             // What was known of another term may be old.
-            News::Leads | News::StandsBy(_) => {
+            ControllerEvent::Leads | ControllerEvent::StandsBy(_) => {
                 *self.lock() = None;
                 self.has_trouble(None);
             }
             _ => {}
         }
-        self.metrics.hear(news);
+        self.metrics.on_event(event);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Overview>> {

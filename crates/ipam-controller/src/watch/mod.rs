@@ -5,10 +5,10 @@
 //! lets pass waits for a person.
 
 mod directory;
+mod fast_path;
 mod files;
-mod joining;
-mod restraint;
-mod round;
+mod reconcile;
+mod write_backoff;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -20,15 +20,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::fast_path::Known;
 use self::files::Files;
-use self::joining::Known;
-use self::restraint::Restraint;
-use super::ledger::quarantine_forgotten;
+use self::write_backoff::WriteBackoff;
+use super::claim_store::quarantine_forgotten;
 use super::{Loaded, OpenStack};
 use crate::apply::{Outcome, Stop};
 pub use directory::Directory;
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Follow, Mirror, Rollback};
+use ipam_cluster::{ClusterCache, Follow, Rollback};
 use ipam_core::model::{Hazard, Waiver};
 use ipam_desired::Activity;
 use ipam_planner::plan::{Change, Plan, Refusal, Target, UnapprovedBlock};
@@ -64,7 +64,7 @@ pub struct Watch<S> {
 
 /// Something that people want to know.
 #[derive(Debug)]
-pub enum News<'n> {
+pub enum ControllerEvent<'n> {
     /// These files are in force from now on.
     InForce(&'n Loaded),
     /// These have faults; the last good ones stay in force.
@@ -152,16 +152,16 @@ pub struct Waiting {
 }
 
 /// Hears the news.
-pub type OnNews<'n> = dyn FnMut(News<'_>) + Send + 'n;
+pub type OnEvent<'n> = dyn FnMut(ControllerEvent<'_>) + Send + 'n;
 
-/// Watches until `ending` comes. `mirror` is kept in step by the caller, who may know it for
+/// Watches until `ending` comes. `cache` is kept in step by the caller, who may know it for
 /// longer; `first` are the files at the beginning, without errors.
 pub async fn watch<C: Follow, S: Source>(
-    mirror: &Mirror<C>,
+    cache: &ClusterCache<C>,
     watch: Watch<S>,
     first: Loaded,
     ending: impl Future<Output = ()> + Send,
-    on_news: &mut OnNews<'_>,
+    on_event: &mut OnEvent<'_>,
 ) {
     let Watch {
         mut source,
@@ -173,7 +173,7 @@ pub async fn watch<C: Follow, S: Source>(
     } = watch;
     let files = Files::new(first);
     let work = Work {
-        mirror,
+        cache,
         files: &files,
         waivers: &waivers,
         interval,
@@ -181,8 +181,8 @@ pub async fn watch<C: Follow, S: Source>(
         holder,
         openstack,
         stop: Arc::default(),
-        restraint: Restraint::default(),
-        told: Told::default(),
+        write_backoff: WriteBackoff::default(),
+        told: StatusInput::default(),
         setbacks: 0,
         retry: BACKOFF.retry(fastrand::Rng::new()),
         must_pause: false,
@@ -190,14 +190,14 @@ pub async fn watch<C: Follow, S: Source>(
         heard: Instant::now(),
         deaf_since: None,
     };
-    mirror.begin_term();
+    cache.begin_term();
     // The order is fixed, so that a simulated cluster repeats a history from its seed.
     tokio::select! {
         biased;
         never = keep_files(&files, &mut source) => match never {},
-        () = work.until(ending, on_news) => {}
+        () = work.until(ending, on_event) => {}
     }
-    mirror.end_term();
+    cache.end_term();
 }
 
 async fn keep_files(files: &Files, source: &mut impl Source) -> Infallible {
@@ -208,13 +208,13 @@ async fn keep_files(files: &Files, source: &mut impl Source) -> Infallible {
 
 /// What was told last.
 #[derive(Debug, Default)]
-struct Told {
+struct StatusInput {
     waiting: Option<Waiting>,
     trouble: Option<String>,
 }
 
 struct Work<'w, C> {
-    mirror: &'w Mirror<C>,
+    cache: &'w ClusterCache<C>,
     files: &'w Files,
     waivers: &'w BTreeSet<Waiver>,
     interval: Duration,
@@ -223,8 +223,8 @@ struct Work<'w, C> {
     openstack: OpenStack,
     /// Of this round.
     stop: Arc<Stop>,
-    restraint: Restraint,
-    told: Told,
+    write_backoff: WriteBackoff,
+    told: StatusInput,
     /// What went wrong since a round that went well.
     setbacks: u32,
     /// The pauses between them.
@@ -240,9 +240,9 @@ struct Work<'w, C> {
 }
 
 impl<C: Follow> Work<'_, C> {
-    async fn until(mut self, ending: impl Future<Output = ()> + Send, on_news: &mut OnNews<'_>) {
+    async fn until(mut self, ending: impl Future<Output = ()> + Send, on_event: &mut OnEvent<'_>) {
         let mut ending = std::pin::pin!(ending);
-        on_news(News::InForce(&self.files.in_force()));
+        on_event(ControllerEvent::InForce(&self.files.in_force()));
         let mut due = Duration::ZERO;
         loop {
             if std::mem::take(&mut self.must_pause) {
@@ -257,13 +257,13 @@ impl<C: Follow> Work<'_, C> {
             tokio::select! {
                 biased;
                 () = &mut ending => return,
-                () = self.mirror.moved() => {}
+                () = self.cache.moved() => {}
                 () = self.files.changed() => {}
                 () = tokio::time::sleep(due) => {}
             }
-            self.tell_of_files(on_news);
+            self.tell_of_files(on_event);
             self.stop = Arc::default();
-            let Some(after) = self.round_until(ending.as_mut(), on_news).await else {
+            let Some(after) = self.round_until(ending.as_mut(), on_event).await else {
                 return;
             };
             due = after;
@@ -275,12 +275,12 @@ impl<C: Follow> Work<'_, C> {
     async fn round_until(
         &mut self,
         mut ending: Pin<&mut (impl Future<Output = ()> + Send)>,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Option<Duration> {
         let (files, stop) = (self.files, self.stop.clone());
         let mut has_changed = false;
         let due = {
-            let mut round = std::pin::pin!(self.round(on_news));
+            let mut round = std::pin::pin!(self.round(on_event));
             loop {
                 tokio::select! {
                     biased;
@@ -306,36 +306,36 @@ impl<C: Follow> Work<'_, C> {
         })
     }
 
-    fn tell_of_files(&mut self, on_news: &mut OnNews<'_>) {
+    fn tell_of_files(&mut self, on_event: &mut OnEvent<'_>) {
         if self.files.take_is_new() {
-            on_news(News::InForce(&self.files.in_force()));
+            on_event(ControllerEvent::InForce(&self.files.in_force()));
         }
         if let Some(invalid) = self.files.take_invalid() {
-            on_news(News::Invalid(&invalid));
+            on_event(ControllerEvent::Invalid(&invalid));
         }
     }
 
     /// Plans and applies once; says when to do it again at the latest.
-    async fn round(&mut self, on_news: &mut OnNews<'_>) -> Duration {
-        if let Some(rollback) = self.mirror.rollback()
-            && let Err(why) = self.quarantine_forgotten(&rollback, on_news).await
+    async fn round(&mut self, on_event: &mut OnEvent<'_>) -> Duration {
+        if let Some(rollback) = self.cache.rollback()
+            && let Err(why) = self.quarantine_forgotten(&rollback, on_event).await
         {
-            self.tell_of_trouble(Some(why), on_news);
+            self.tell_of_trouble(Some(why), on_event);
             return self.next_pause();
         }
-        if !self.mirror.is_in_step() {
-            return self.not_in_step(on_news);
+        if !self.cache.is_in_step() {
+            return self.not_in_step(on_event);
         }
         self.deaf_since = None;
-        self.heard = self.mirror.heard().unwrap_or_else(Instant::now);
+        self.heard = self.cache.heard().unwrap_or_else(Instant::now);
         let setbacks = self.setbacks;
-        let outcome = match self.join(on_news).await {
+        let outcome = match self.join(on_event).await {
             Some(outcome) => outcome.map(Some),
             None => {
-                let Some(snapshot) = self.mirror.snapshot() else {
-                    return self.not_in_step(on_news);
+                let Some(snapshot) = self.cache.snapshot() else {
+                    return self.not_in_step(on_event);
                 };
-                self.plan_and_apply(&snapshot, on_news).await
+                self.plan_and_apply(&snapshot, on_event).await
             }
         };
         match outcome {
@@ -344,12 +344,12 @@ impl<C: Follow> Work<'_, C> {
                     self.setbacks = 0;
                     self.retry.reset();
                 }
-                let trouble = self.mirror.trouble();
-                self.tell_of_trouble(trouble, on_news);
+                let trouble = self.cache.trouble();
+                self.tell_of_trouble(trouble, on_event);
                 due.unwrap_or(self.interval).min(self.interval)
             }
             Err(error) => {
-                self.tell_of_trouble(Some(error.to_string()), on_news);
+                self.tell_of_trouble(Some(error.to_string()), on_event);
                 self.next_pause()
             }
         }
@@ -359,7 +359,7 @@ impl<C: Follow> Work<'_, C> {
     async fn quarantine_forgotten(
         &self,
         rollback: &Rollback,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<(), String> {
         let loaded = self.files.in_force();
         if loaded.desired.policy.activity == Activity::Paused {
@@ -371,11 +371,11 @@ impl<C: Follow> Work<'_, C> {
         }
         if !rollback.forgotten.is_empty() {
             let quarantined =
-                quarantine_forgotten(&self.mirror.direct(), &rollback.forgotten, &loaded).await;
+                quarantine_forgotten(&self.cache.direct(), &rollback.forgotten, &loaded).await;
             quarantined.map_err(|error| error.to_string())?;
         }
-        on_news(News::RolledBack(rollback));
-        self.mirror.rollback_is_settled(rollback);
+        on_event(ControllerEvent::RolledBack(rollback));
+        self.cache.rollback_is_settled(rollback);
         Ok(())
     }
 
@@ -386,23 +386,25 @@ impl<C: Follow> Work<'_, C> {
         self.retry.pause()
     }
 
-    fn not_in_step(&mut self, on_news: &mut OnNews<'_>) -> Duration {
-        let trouble = self.mirror.trouble();
-        self.tell_of_trouble(trouble, on_news);
-        if !self.mirror.is_read() {
+    fn not_in_step(&mut self, on_event: &mut OnEvent<'_>) -> Duration {
+        let trouble = self.cache.trouble();
+        self.tell_of_trouble(trouble, on_event);
+        if !self.cache.is_read() {
             return DEAF;
         }
         if self.deaf_since.get_or_insert_with(Instant::now).elapsed() >= DEAF {
             self.deaf_since = None;
-            self.mirror.read_anew();
+            self.cache.read_anew();
         }
         DEAF
     }
 
-    fn tell_of_trouble(&mut self, trouble: Option<String>, on_news: &mut OnNews<'_>) {
+    fn tell_of_trouble(&mut self, trouble: Option<String>, on_event: &mut OnEvent<'_>) {
         match &trouble {
-            Some(why) if self.told.trouble.as_ref() != Some(why) => on_news(News::Trouble(why)),
-            None if self.told.trouble.is_some() => on_news(News::Recovered),
+            Some(why) if self.told.trouble.as_ref() != Some(why) => {
+                on_event(ControllerEvent::Trouble(why))
+            }
+            None if self.told.trouble.is_some() => on_event(ControllerEvent::Recovered),
             Some(_) | None => {}
         }
         self.told.trouble = trouble;

@@ -9,7 +9,7 @@
 //! decide; replace the claims, provided that they are still the version that was read; only then
 //! write, and every write guarded by the UID and the resourceVersion that its claim names.
 
-mod fate;
+mod claim_status;
 mod record;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::model::NodeName;
 use crate::net::{Block, Range};
 
-pub use fate::{Fate, Witness, fate};
+pub use claim_status::{ClaimStatus, Witness, claim_status};
 pub use record::{FORMAT_VERSION, MOST_BYTES, RecordError};
 
 /// What is spoken for, by block. Blocks of it do not overlap, unless they are of the same node.
@@ -28,7 +28,7 @@ pub struct Claims {
     /// Blocks for which a write may be under way.
     pub in_flight: BTreeMap<Block, Claim>,
     /// Blocks that were freed, and are not given to another node for a while.
-    pub resting: BTreeMap<Block, Resting>,
+    pub quarantined: BTreeMap<Block, Quarantined>,
 }
 
 /// A block that is about to be written for a node.
@@ -55,7 +55,7 @@ pub enum ClaimGuard {
 
 /// A block that rests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Resting {
+pub struct Quarantined {
     /// The node that had it, and that may have it back at once.
     pub node: NodeName,
     /// When others may have it.
@@ -83,27 +83,27 @@ impl Claims {
         rest: SignedDuration,
     ) -> Claims {
         let mut claims = Claims::default();
-        for (block, resting) in self
-            .resting
+        for (block, quarantined) in self
+            .quarantined
             .iter()
-            .filter(|(_, resting)| resting.free_at > now)
+            .filter(|(_, quarantined)| quarantined.free_at > now)
         {
-            claims.resting.insert(*block, resting.clone());
+            claims.quarantined.insert(*block, quarantined.clone());
         }
         for (block, claim) in &self.in_flight {
-            match fate(*block, claim, witness(claim).as_ref()) {
-                Fate::Pending => {
+            match claim_status(*block, claim, witness(claim).as_ref()) {
+                ClaimStatus::Pending => {
                     claims.in_flight.insert(*block, claim.clone());
                 }
                 // A store that went back may bring the claim of an earlier holder; the block rests
                 // after the later one.
-                Fate::Orphaned
+                ClaimStatus::Orphaned
                     if claims
-                        .resting
+                        .quarantined
                         .get(block)
-                        .is_some_and(|resting| resting.node != claim.node) => {}
-                Fate::Orphaned => claims.rest(*block, &claim.node, now, rest),
-                Fate::Shown | Fate::Missed => {}
+                        .is_some_and(|quarantined| quarantined.node != claim.node) => {}
+                ClaimStatus::Orphaned => claims.rest(*block, &claim.node, now, rest),
+                ClaimStatus::Shown | ClaimStatus::Missed => {}
             }
         }
         claims
@@ -115,9 +115,9 @@ impl Claims {
         // Whole seconds: thousands of these lie in one small object.
         let begun = i64::from(free_at.subsec_nanosecond() > 0);
         let free_at = Timestamp::from_second(free_at.as_second() + begun).unwrap_or(Timestamp::MAX);
-        self.resting.insert(
+        self.quarantined.insert(
             block,
-            Resting {
+            Quarantined {
                 node: node.clone(),
                 free_at,
             },
@@ -155,9 +155,9 @@ impl Claims {
             .iter()
             .map(|(block, claim)| (*block, &claim.node));
         claimed.chain(
-            self.resting
+            self.quarantined
                 .iter()
-                .map(|(block, resting)| (*block, &resting.node)),
+                .map(|(block, quarantined)| (*block, &quarantined.node)),
         )
     }
 
@@ -168,8 +168,11 @@ impl Claims {
 
     /// Whether nothing is spoken for.
     pub fn is_empty(&self) -> bool {
-        let Claims { in_flight, resting } = self;
-        in_flight.is_empty() && resting.is_empty()
+        let Claims {
+            in_flight,
+            quarantined,
+        } = self;
+        in_flight.is_empty() && quarantined.is_empty()
     }
 }
 
@@ -234,12 +237,12 @@ mod tests {
             ["10.0.0.0/24", "10.0.4.0/24", "10.0.8.0/24"]
         );
         assert_eq!(
-            texts(left.resting.keys().collect()),
+            texts(left.quarantined.keys().collect()),
             ["10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24"]
         );
         assert!(
             left.in_force(witness, now.saturating_add(REST).unwrap(), REST)
-                .resting
+                .quarantined
                 .is_empty()
         );
     }

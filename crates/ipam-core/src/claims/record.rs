@@ -13,7 +13,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, ClaimGuard, Claims, Resting};
+use super::{Claim, ClaimGuard, Claims, Quarantined};
 use crate::model::{NameError, NodeName};
 use crate::net::{Block, BlockError};
 
@@ -54,7 +54,7 @@ struct Record {
     #[serde(default)]
     claims: Vec<ClaimRecord>,
     #[serde(default)]
-    resting: Vec<RestingRecord>,
+    resting: Vec<QuarantinedRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -68,7 +68,7 @@ struct ClaimRecord {
 }
 
 #[derive(Serialize, Deserialize)]
-struct RestingRecord {
+struct QuarantinedRecord {
     block: String,
     node: String,
     free_at: Timestamp,
@@ -111,7 +111,7 @@ impl Claims {
                 return Err(RecordError::Twice(block));
             }
         }
-        for RestingRecord {
+        for QuarantinedRecord {
             block,
             node,
             free_at,
@@ -119,8 +119,8 @@ impl Claims {
         {
             let (block, node): (Block, NodeName) = (block.parse()?, node.parse()?);
             if claims
-                .resting
-                .insert(block, Resting { node, free_at })
+                .quarantined
+                .insert(block, Quarantined { node, free_at })
                 .is_some()
             {
                 return Err(RecordError::Twice(block));
@@ -131,7 +131,10 @@ impl Claims {
 
     /// As one line of JSON.
     pub fn to_json(&self) -> String {
-        let Claims { in_flight, resting } = self;
+        let Claims {
+            in_flight,
+            quarantined,
+        } = self;
         let claim = |(block, claim): (&Block, &Claim)| ClaimRecord {
             block: block.to_string(),
             node: claim.node.to_string(),
@@ -141,15 +144,15 @@ impl Claims {
                 ClaimGuard::Creation => None,
             },
         };
-        let rest = |(block, resting): (&Block, &Resting)| RestingRecord {
+        let rest = |(block, quarantined): (&Block, &Quarantined)| QuarantinedRecord {
             block: block.to_string(),
-            node: resting.node.to_string(),
-            free_at: resting.free_at,
+            node: quarantined.node.to_string(),
+            free_at: quarantined.free_at,
         };
         let record = Record {
             format_version: FORMAT_VERSION.to_owned(),
             claims: in_flight.iter().map(claim).collect(),
-            resting: resting.iter().map(rest).collect(),
+            resting: quarantined.iter().map(rest).collect(),
         };
         // Strings and times only: there is nothing in it that JSON cannot say.
         serde_json::to_string(&record).unwrap_or_default()
@@ -284,7 +287,7 @@ mod tests {
     fn what_the_first_version_wrote_is_read() {
         let text = include_str!("record_1_0.json").trim_end();
         let claims = Claims::from_json(text).unwrap();
-        assert_eq!((claims.in_flight.len(), claims.resting.len()), (3, 2));
+        assert_eq!((claims.in_flight.len(), claims.quarantined.len()), (3, 2));
         assert_eq!(claims.to_json(), text);
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipam_cilium::lbipam::{
     AddressPool, Certainty, ClassUse, Conflict, LbRules, LbService, Loss, OperatorState, Outlook,
-    conflicts, may_share, settle,
+    conflicts, evaluate, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
@@ -48,7 +48,7 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
 
 /// Addresses that Services lose when an operator of these rules starts with these pools.
 fn lost_at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) -> Losses {
-    let settled = settle(
+    let evaluated = evaluate(
         pools,
         observed.services.values(),
         rules,
@@ -61,7 +61,7 @@ fn lost_at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) ->
             .map(move |(address, why)| ((name.clone(), address), why))
             .collect::<Vec<_>>()
     };
-    settled.outlooks.into_iter().flat_map(losses).collect()
+    evaluated.outlooks.into_iter().flat_map(losses).collect()
 }
 
 /// `default/a 10.0.0.1, default/b 10.0.0.2 and 7 more`.

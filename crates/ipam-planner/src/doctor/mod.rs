@@ -14,7 +14,7 @@ mod installation;
 mod placement;
 mod pod_pools;
 mod ranges;
-mod rib;
+mod route_dump;
 mod services;
 
 use crate::check;
@@ -23,14 +23,14 @@ use ipam_core::model::{Finding, NodeName, Rule, Severity, grouped_digits};
 use ipam_desired::Desired;
 
 pub use identity::{Certainty, Conclusion, conclusions};
-pub use rib::{Path, Rib, RibError, Route, Usage};
+pub use route_dump::{Path, RibError, Route, RouteDump, Usage};
 
 /// Names that a finding spells out; more are counted.
 const NAMED: usize = 10;
 
 /// All findings, the worst first. Without files, rules on files have nothing to say, and without
 /// what routers hold, those on routes.
-pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> Vec<Finding> {
+pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[RouteDump]) -> Vec<Finding> {
     let rules: [fn(&Observed) -> Vec<Finding>; 19] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
@@ -61,7 +61,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[Rib]) -> 
         findings.extend(placement::of_plan(desired, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
-    findings.extend(rib::audit(ribs, desired, observed));
+    findings.extend(route_dump::audit(ribs, desired, observed));
     findings.sort();
     findings.dedup();
     findings

@@ -283,10 +283,10 @@ impl Asking {
                 "about to be written",
             );
         }
-        for (block, resting) in &claims.resting {
+        for (block, quarantined) in &claims.quarantined {
             self.add(
                 block.range(),
-                format!("rests after node {}", resting.node),
+                format!("rests after node {}", quarantined.node),
                 "ConfigMap/cilium-ipam-claims",
                 "free for other nodes later",
             );

@@ -4,7 +4,9 @@
 use serde::Serialize;
 
 use super::{FORMAT_VERSION, RequirementResult, requirements};
-use ipam_cilium::lbipam::{AddressPool, LbService, OperatorState, ServingState, conflicts, settle};
+use ipam_cilium::lbipam::{
+    AddressPool, LbService, OperatorState, ServingState, conflicts, evaluate,
+};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Labels;
 use ipam_core::net::Range;
@@ -86,13 +88,13 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
             format!("{address} of {}", names.join(" or "))
         }
     };
-    let settled = settle(
+    let evaluated = evaluate(
         &pools,
         observed.services.values(),
         &rules,
         OperatorState::Running(&pools),
     );
-    let outlook = settled.outlooks.get(&service.name).map(|outlook| {
+    let outlook = evaluated.outlooks.get(&service.name).map(|outlook| {
         let loses = outlook
             .loses
             .iter()

@@ -12,7 +12,7 @@ use crate::cni::{CniError, IpamOutcome};
 use crate::commands::outcome::outcome;
 use crate::commands::ports_of;
 use crate::identity::{Identity, RunId};
-use crate::settings::Wish;
+use crate::settings::AttachmentRequest;
 use ipam_core::neutron::Id;
 use openstack::{Neutron, NeutronError, NewPort, Patience, Port, Verdict, Wanted, answered};
 
@@ -62,19 +62,19 @@ impl From<NotAdded> for CniError {
 pub fn add<N: Neutron + Patience>(
     neutron: &N,
     last: &N,
-    wish: &Wish,
+    request: &AttachmentRequest,
     identity: &Identity,
     run: &RunId,
 ) -> Result<Added, NotAdded> {
     let adding = Adding {
         neutron,
-        wish,
+        request,
         identity,
         run,
         made: Cell::new(Made::Nothing),
     };
     let added = adding.port().map_err(CniError::from).and_then(|port| {
-        let outcome = outcome(neutron, wish, &port)?;
+        let outcome = outcome(neutron, request, &port)?;
         Ok(Added {
             port,
             outcome,
@@ -180,7 +180,7 @@ impl Family {
 
 struct Adding<'a, N> {
     neutron: &'a N,
-    wish: &'a Wish,
+    request: &'a AttachmentRequest,
     identity: &'a Identity,
     run: &'a RunId,
     made: Cell<Made>,
@@ -190,13 +190,13 @@ impl<N: Neutron + Patience> Adding<'_, N> {
     /// The port of this attachment.
     fn port(&self) -> Result<Port, NeutronError> {
         // An earlier try may have found place on a later network only.
-        if self.wish.networks.len() > 1
+        if self.request.networks.len() > 1
             && let Some(port) = self.found()?
         {
             return Ok(port);
         }
         let mut fault = NeutronError::Exhausted;
-        for network in &self.wish.networks {
+        for network in &self.request.networks {
             match self.port_on(network) {
                 // Another network may have what this one lacks.
                 Err(error @ (NeutronError::Exhausted | NeutronError::InvalidAddress)) => {
@@ -265,20 +265,20 @@ impl<N: Neutron + Patience> Adding<'_, N> {
 
     fn ports(&self) -> Result<Vec<Port>, NeutronError> {
         let mut ports = answered(self.neutron, |neutron| ports_of(neutron, self.identity))?;
-        ports.retain(|port| self.wish.networks.contains(&port.network_id));
+        ports.retain(|port| self.request.networks.contains(&port.network_id));
         Ok(ports)
     }
 
     /// The subnets of this network among those that addresses may be of, with their families.
     fn subnets_of(&self, network: &Id) -> Result<Vec<(&Id, Family)>, NeutronError> {
         let mut subnets = Vec::new();
-        for id in &self.wish.subnets {
+        for id in &self.request.subnets {
             let subnet = answered(self.neutron, |neutron| neutron.subnet(id))?;
             if subnet.network == *network {
                 subnets.push((id, Family::of(&subnet.range.addr())));
             }
         }
-        match subnets.is_empty() && !self.wish.subnets.is_empty() {
+        match subnets.is_empty() && !self.request.subnets.is_empty() {
             true => Err(NeutronError::NotFound(format!(
                 "a subnet of network {network} among those that are configured"
             ))),
@@ -306,11 +306,11 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         mac: Mac,
         subnets: &[(&'n Id, Family)],
     ) -> NewPort<'n> {
-        let Wish {
+        let AttachmentRequest {
             addresses,
             security_groups,
             ..
-        } = self.wish;
+        } = self.request;
         let asked = addresses.iter().map(|address| Wanted::Address(*address));
         let is_asked = |family: Family| {
             addresses

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
-use crate::settings::{RouteMtu, Wish};
+use crate::settings::{AttachmentRequest, RouteMtu};
 use ipam_core::neutron::{Id, PortAddress};
 use openstack::{NetworkFacts, NeutronError, Patience, Port, Subnet, answered};
 
@@ -19,10 +19,10 @@ const SCOPE_LINK: u8 = 253;
 /// What the port lacks, and subnets of which nothing is known.
 pub fn outcome(
     facts: &(impl NetworkFacts + Patience),
-    wish: &Wish,
+    request: &AttachmentRequest,
     port: &Port,
 ) -> Result<IpamOutcome, CniError> {
-    has_what_was_asked_for(wish, port)?;
+    has_what_was_asked_for(request, port)?;
     let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
     for fixed in &port.fixed_ips {
         if !subnets.contains_key(&fixed.subnet_id) {
@@ -34,7 +34,8 @@ pub fn outcome(
     let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
     fixed_ips.sort_by_key(|fixed| {
         (
-            wish.subnets
+            request
+                .subnets
                 .iter()
                 .position(|subnet| *subnet == fixed.subnet_id),
             fixed.ip_address,
@@ -45,15 +46,15 @@ pub fn outcome(
         let Some(subnet) = subnets.get(&fixed.subnet_id) else {
             continue;
         };
-        addresses.push(address(wish, fixed.ip_address, subnet)?);
+        addresses.push(address(request, fixed.ip_address, subnet)?);
     }
-    let mtu = match wish.route_mtu {
+    let mtu = match request.route_mtu {
         RouteMtu::Unsaid => None,
         RouteMtu::Fixed(mtu) => Some(mtu),
         RouteMtu::OfNetwork => answered(facts, |facts| facts.network(&port.network_id))?.mtu,
     };
     let mut routes = routes_to_gateways(&addresses);
-    for route in &wish.routes {
+    for route in &request.routes {
         let detail = RouteDetail {
             mtu: route.detail.mtu.or(mtu),
             ..route.detail
@@ -82,7 +83,7 @@ pub fn outcome(
             });
         }
     }
-    let dns = wish.dns.clone().unwrap_or_else(|| Dns {
+    let dns = request.dns.clone().unwrap_or_else(|| Dns {
         nameservers: nameservers(&subnets),
         ..Dns::default()
     });
@@ -95,8 +96,11 @@ pub fn outcome(
 
 /// Adds it, unless a table would have it where another one is.
 fn push_new(routes: &mut Vec<Route>, route: Route) {
-    let place = |route: &Route| (route.destination, route.detail.table, route.detail.priority);
-    if !routes.iter().any(|other| place(other) == place(&route)) {
+    let node_state = |route: &Route| (route.destination, route.detail.table, route.detail.priority);
+    if !routes
+        .iter()
+        .any(|other| node_state(other) == node_state(&route))
+    {
         routes.push(route);
     }
 }
@@ -131,7 +135,7 @@ fn routes_to_gateways(addresses: &[Address]) -> Vec<Route> {
     routes
 }
 
-fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
+fn has_what_was_asked_for(request: &AttachmentRequest, port: &Port) -> Result<(), CniError> {
     if port.fixed_ips.is_empty() {
         // Neutron makes such a port and says that all is well.
         let message = format!(
@@ -144,8 +148,9 @@ fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
             "give the network a subnet",
         ));
     }
-    let is_foreign =
-        |fixed: &&PortAddress| !wish.subnets.is_empty() && !wish.subnets.contains(&fixed.subnet_id);
+    let is_foreign = |fixed: &&PortAddress| {
+        !request.subnets.is_empty() && !request.subnets.contains(&fixed.subnet_id)
+    };
     if let Some(foreign) = port.fixed_ips.iter().find(is_foreign) {
         let message = format!(
             "{} is of no subnet that this network's configuration allows",
@@ -162,7 +167,7 @@ fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
             .iter()
             .any(|fixed| fixed.ip_address == *wanted)
     };
-    match wish.addresses.iter().find(|wanted| !has(wanted)) {
+    match request.addresses.iter().find(|wanted| !has(wanted)) {
         None => Ok(()),
         Some(missing) => {
             let message =
@@ -173,8 +178,12 @@ fn has_what_was_asked_for(wish: &Wish, port: &Port) -> Result<(), CniError> {
     }
 }
 
-fn address(wish: &Wish, address: IpAddr, subnet: &Subnet) -> Result<Address, CniError> {
-    if subnet.gateway == Some(address) || wish.gateways.contains(&address) {
+fn address(
+    request: &AttachmentRequest,
+    address: IpAddr,
+    subnet: &Subnet,
+) -> Result<Address, CniError> {
+    if subnet.gateway == Some(address) || request.gateways.contains(&address) {
         // Neutron gives it to whoever asks, as long as no router has it.
         let message = format!("{address} is the gateway of {}", subnet.range);
         let details = "ask for another address; a gateway that is configured belongs out of the allocation pools";
@@ -186,7 +195,7 @@ fn address(wish: &Wish, address: IpAddr, subnet: &Subnet) -> Result<Address, Cni
     }
     let gateway = |subnet: &Subnet| {
         // `ptp` makes the gateway an address of the node, and must not take the router's.
-        let chosen = wish
+        let chosen = request
             .gateways
             .iter()
             .copied()

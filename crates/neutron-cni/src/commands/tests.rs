@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::cni::{Arguments, Attachment, ErrorCode};
 use crate::commands::*;
 use crate::identity::RunId;
-use crate::settings::{Settings, Wish};
+use crate::settings::{AttachmentRequest, Settings};
 use ipam_core::neutron::{Id, PortAddress as Address};
 use openstack::{Network, NetworkFacts, NewPort, Patience, Subnet, Verdict, Wanted};
 
@@ -233,13 +233,13 @@ impl NetworkFacts for Simulated {
     }
 }
 
-fn wish(networks: &[&str]) -> Wish {
+fn request(networks: &[&str]) -> AttachmentRequest {
     let openstack = serde_json::json!({"username": "u", "password": "p", "project": "k", "domain": "d", "authUrl": "http://k"});
     let ipam = serde_json::json!({"openstackConf": openstack, "networks": networks});
     let written = serde_json::json!({"cniVersion": "1.1.0", "name": "net", "ipam": ipam});
     Settings::read(written.to_string().as_bytes())
         .unwrap()
-        .wish(&Arguments::default())
+        .request(&Arguments::default())
         .unwrap()
 }
 
@@ -264,7 +264,7 @@ fn add_once(
     let added = add(
         neutron,
         neutron,
-        &wish(networks),
+        &request(networks),
         &identity(container),
         &RunId::new(run),
     )?;

@@ -6,8 +6,8 @@
 //! fault in it keeps nobody from giving addresses back.
 
 mod access;
-mod chores;
-mod wish;
+mod daemon_config;
+mod request;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::cni::{
 };
 
 pub use access::Source;
-pub use chores::{Chores, GuardedInterface, PairsChore};
-pub use wish::{RouteMtu, Wish};
+pub use daemon_config::{DaemonConfig, GuardedInterface, PairsConfig};
+pub use request::{AttachmentRequest, RouteMtu};
 
 /// Where plugin and daemon keep what they keep, unless a network says otherwise.
 pub const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
@@ -151,16 +151,16 @@ impl Settings {
     ///
     /// # Errors
     /// A configuration, or a request, that cannot be used.
-    pub fn wish(&self, arguments: &Arguments) -> Result<Wish, CniError> {
-        Wish::read(self.version, &self.written.0, arguments)
+    pub fn request(&self, arguments: &Arguments) -> Result<AttachmentRequest, CniError> {
+        AttachmentRequest::read(self.version, &self.written.0, arguments)
     }
 
     /// What is asked of the daemon on the node.
     ///
     /// # Errors
     /// Something that cannot be.
-    pub fn chores(&self) -> Result<Chores, CniError> {
-        Chores::read(&self.written.0["ipam"])
+    pub fn daemon_config(&self) -> Result<DaemonConfig, CniError> {
+        DaemonConfig::read(&self.written.0["ipam"])
     }
 
     /// The version is needed for a command.
@@ -198,7 +198,7 @@ fn version(written: &Value) -> Result<SpecVersion, CniError> {
     })
 }
 
-/// The usual one where the configuration has none that can be: `Wish` says so.
+/// The usual one where the configuration has none that can be: `AttachmentRequest` says so.
 fn deadline(written: &Value) -> Duration {
     let seconds = written
         .as_u64()
@@ -265,10 +265,10 @@ pub(crate) fn text(object: &Value, key: &str) -> Result<Option<String>, CniError
 
 fn undecodable(why: &serde_json::Error) -> CniError {
     // Never the text itself: it may hold a password.
-    let place = format!("line {}, column {}", why.line(), why.column());
+    let node_state = format!("line {}, column {}", why.line(), why.column());
     CniError::new(
         ErrorCode::Decoding,
-        format!("standard input is not the configuration of a network ({place})"),
+        format!("standard input is not the configuration of a network ({node_state})"),
         "see what lies in /etc/cni/net.d",
     )
 }
@@ -309,7 +309,7 @@ mod tests {
     fn with(pointer: &str, value: Value) -> Result<Settings, CniError> {
         let mut settings = old();
         match settings.pointer_mut(pointer) {
-            Some(place) => *place = value,
+            Some(node_state) => *node_state = value,
             None => settings["ipam"][pointer] = value,
         }
         read(&settings)
@@ -319,8 +319,8 @@ mod tests {
     fn the_form_of_2020_is_read() {
         let settings = read(&old()).unwrap();
         assert_eq!(settings.version, SpecVersion::V0_3_1);
-        let wish = settings.wish(&Arguments::default()).unwrap();
-        assert_eq!(wish.networks, [NETWORK.parse().unwrap()]);
+        let request = settings.request(&Arguments::default()).unwrap();
+        assert_eq!(request.networks, [NETWORK.parse().unwrap()]);
         let Source::Inline(Cloud {
             access: Access::Password { username, .. },
             ..
@@ -357,7 +357,7 @@ mod tests {
         assert!(!format!("{:?}", read(&old()).unwrap()).contains("hunter2"));
         let misspelt = with("openStackConf", json!({"password": "hunter2"})).unwrap();
         assert!(!format!("{misspelt:?}").contains("hunter2"));
-        let error = misspelt.wish(&Arguments::default()).unwrap_err();
+        let error = misspelt.request(&Arguments::default()).unwrap_err();
         assert!(
             error.message.contains("no field `openStackConf`")
                 && error.message.contains("openstackConf")
@@ -377,7 +377,7 @@ mod tests {
         ] {
             let settings = with(pointer, value).unwrap();
             assert_eq!(
-                settings.wish(&Arguments::default()).unwrap_err().code,
+                settings.request(&Arguments::default()).unwrap_err().code,
                 ErrorCode::InvalidConfiguration,
                 "{pointer}"
             );
@@ -392,8 +392,8 @@ mod tests {
             settings["ipam"]["routes"] = json!([route]);
             read(&settings)
                 .unwrap()
-                .wish(&Arguments::default())
-                .map(|wish| wish.routes)
+                .request(&Arguments::default())
+                .map(|request| request.routes)
         };
         let detailed = json!({"dst": "10.0.0.0/8", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7, "scope": 253});
         let detail = routes("1.1.0", detailed.clone()).unwrap()[0].detail;
@@ -431,9 +431,9 @@ mod tests {
         let arguments = Arguments {
             addresses: vec!["10.0.0.7".parse().unwrap()],
         };
-        let wish = read(&settings).unwrap().wish(&arguments).unwrap();
+        let request = read(&settings).unwrap().request(&arguments).unwrap();
         assert_eq!(
-            wish.addresses,
+            request.addresses,
             [
                 "10.0.0.7".parse::<IpAddr>().unwrap(),
                 "fd00::7".parse().unwrap()

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cni::Attachment;
 use crate::state::file_names::{attachment, file_name};
-use crate::{Boot, Netns, Trace};
+use crate::{AttachmentRecord, Boot, Netns};
 use private_files::kept;
 
 /// What is left.
@@ -23,13 +23,13 @@ struct Left {
 }
 
 /// The traces of a network on this node.
-pub struct Traces {
+pub struct AttachmentRecords {
     folder: PathBuf,
 }
 
-impl Traces {
-    pub fn of(state: &Path, network_name: &str) -> Traces {
-        Traces {
+impl AttachmentRecords {
+    pub fn of(state: &Path, network_name: &str) -> AttachmentRecords {
+        AttachmentRecords {
             folder: state.join("attachments").join(network_name),
         }
     }
@@ -60,7 +60,7 @@ impl Traces {
 
     /// What was left. What cannot be read, as a crash of the machine may leave it, leads nowhere,
     /// and tells by its age at most.
-    pub fn read(&self, attachment: &Attachment) -> Option<Trace> {
+    pub fn read(&self, attachment: &Attachment) -> Option<AttachmentRecord> {
         let path = self.path(attachment);
         if !path.exists() {
             return None;
@@ -71,13 +71,13 @@ impl Traces {
             } else {
                 Boot::This
             };
-            return Some(Trace {
+            return Some(AttachmentRecord {
                 boot,
                 netns: Netns::OutOfSight,
             });
         };
         let is_this = boot_id().map_or(true, |now| now == boot);
-        Some(Trace {
+        Some(AttachmentRecord {
             boot: if is_this { Boot::This } else { Boot::Earlier },
             netns: look(&netns),
         })
@@ -140,15 +140,17 @@ mod tests {
     #[test]
     fn a_trace_tells_of_this_boot_and_of_the_network_namespace() {
         let folder = tempfile::tempdir().unwrap();
-        let traces = Traces::of(folder.path(), "net");
+        let attachment_records = AttachmentRecords::of(folder.path(), "net");
         let attachment = Attachment {
             container: "c".parse().unwrap(),
             interface: "eth0".parse().unwrap(),
         };
-        assert!(traces.read(&attachment).is_none() && traces.all().is_empty());
+        assert!(
+            attachment_records.read(&attachment).is_none() && attachment_records.all().is_empty()
+        );
         let told = |netns: &Path| {
-            traces.leave(&attachment, netns).unwrap();
-            let trace = traces.read(&attachment).unwrap();
+            attachment_records.leave(&attachment, netns).unwrap();
+            let trace = attachment_records.read(&attachment).unwrap();
             (trace.boot, trace.netns)
         };
         assert_eq!(told(&folder.path().join("gone")), (Boot::This, Netns::Gone));
@@ -161,7 +163,7 @@ mod tests {
             told(Path::new("/nowhere/here")),
             (Boot::This, Netns::OutOfSight)
         );
-        let path = traces.path(&attachment);
+        let path = attachment_records.path(&attachment);
         kept::keep(
             &path,
             &Left {
@@ -170,17 +172,20 @@ mod tests {
             },
         )
         .unwrap();
-        assert_eq!(traces.read(&attachment).unwrap().boot, Boot::Earlier);
+        assert_eq!(
+            attachment_records.read(&attachment).unwrap().boot,
+            Boot::Earlier
+        );
         fs::write(&path, "{").unwrap();
         assert_eq!(
-            traces.read(&attachment).unwrap(),
-            Trace {
+            attachment_records.read(&attachment).unwrap(),
+            AttachmentRecord {
                 boot: Boot::This,
                 netns: Netns::OutOfSight
             }
         );
-        assert_eq!(traces.all().len(), 1);
-        traces.take_away(&attachment);
-        assert!(!traces.has(&attachment));
+        assert_eq!(attachment_records.all().len(), 1);
+        attachment_records.take_away(&attachment);
+        assert!(!attachment_records.has(&attachment));
     }
 }

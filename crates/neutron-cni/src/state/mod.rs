@@ -6,6 +6,6 @@ mod file_names;
 mod node_state;
 mod pool_files;
 
-pub use attachment_records::Traces;
-pub use node_state::Place;
+pub use attachment_records::AttachmentRecords;
+pub use node_state::NodeState;
 pub use pool_files::Pool;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::cni::{CniError, ErrorCode};
 use crate::conversions::file_error;
-use crate::state::{Pool, Traces};
+use crate::state::{AttachmentRecords, Pool};
 use crate::{Identity, Settings};
 use private_files::{self, Locked, kept, node_name, state_folder};
 
@@ -14,7 +14,7 @@ use private_files::{self, Locked, kept, node_name, state_folder};
 const NODE_FILE: &str = "node.json";
 
 /// The files of one network.
-pub struct Place {
+pub struct NodeState {
     state: PathBuf,
     network_name: String,
     /// What the node is called now.
@@ -23,8 +23,8 @@ pub struct Place {
     pub node: String,
 }
 
-impl Place {
-    pub fn of(settings: &Settings) -> Result<Place, CniError> {
+impl NodeState {
+    pub fn of(settings: &Settings) -> Result<NodeState, CniError> {
         let with_cluster = |node: String| {
             settings
                 .cluster
@@ -40,7 +40,7 @@ impl Place {
             (None, Some(first)) => node_name().map_or_else(|_| first.clone(), with_cluster),
         };
         let node = first.unwrap_or_else(|| named.clone());
-        Ok(Place {
+        Ok(NodeState {
             state: settings.state.clone(),
             network_name: settings.network_name.clone(),
             named,
@@ -62,8 +62,8 @@ impl Place {
         Pool::of(&self.state, &self.network_name)
     }
 
-    pub fn traces(&self) -> Traces {
-        Traces::of(&self.state, &self.network_name)
+    pub fn attachment_records(&self) -> AttachmentRecords {
+        AttachmentRecords::of(&self.state, &self.network_name)
     }
 
     /// A node that gets another name would not find the ports that it has.

@@ -151,14 +151,14 @@ impl Pool {
 
     /// A port for this place is about to be made. Whoever is killed leaves that behind, and so what
     /// it has made is known for its own.
-    pub fn intend(&self, place: &str) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(place);
+    pub fn intend(&self, node_state: &str) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(node_state);
         fs::write(&path, []).map_err(|why| fault(&path, &why))
     }
 
     /// It was made, or will not be any more.
-    pub fn fulfil(&self, place: &str) {
-        let _ = fs::remove_file(self.folder.join(MAKING).join(place));
+    pub fn fulfil(&self, node_state: &str) {
+        let _ = fs::remove_file(self.folder.join(MAKING).join(node_state));
     }
 
     /// Places for which ports were about to be made, and how long ago.
@@ -172,23 +172,23 @@ impl Pool {
                 .elapsed()
                 .ok()
         };
-        let place = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+        let node_state = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
         Ok(paths
             .iter()
-            .filter_map(|path| Some((place(path)?, age(path).unwrap_or_default())))
+            .filter_map(|path| Some((node_state(path)?, age(path).unwrap_or_default())))
             .collect())
     }
 
     /// It was made, and nobody has it. What is written survives a crash of the machine, as the port
     /// does.
-    pub fn made(&self, place: &str, pooled: &PooledPort) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(place);
+    pub fn made(&self, node_state: &str, pooled: &PooledPort) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(node_state);
         kept::keep_synced(&path, pooled).map_err(|why| fault(&path, &why))
     }
 
     /// Whoever comes may take it. Until then it is about to be made, and never both.
-    pub fn put(&self, place: &str, id: &Id) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(place);
+    pub fn put(&self, node_state: &str, id: &Id) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(node_state);
         fs::rename(&path, self.freed(id)).map_err(|why| fault(&path, &why))
     }
 
@@ -320,16 +320,16 @@ mod tests {
         let ipam = serde_json::json!({"networks": [NETWORK]});
         let written =
             serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam}).to_string();
-        let wish = Settings::read(written.as_bytes())
+        let request = Settings::read(written.as_bytes())
             .unwrap()
-            .wish(&crate::cni::Arguments::default());
+            .request(&crate::cni::Arguments::default());
         let port = serde_json::json!({
             "id": format!("00000000-0000-4000-8000-{number:012x}"), "network_id": NETWORK, "name": "n1/pods",
             "device_id": format!("place-{number}"), "device_owner": Owner::Pool.as_str(),
         });
         PooledPort {
             port: serde_json::from_value::<Port>(port).unwrap(),
-            made_for: MadeFor::of(&wish.unwrap()),
+            made_for: MadeFor::of(&request.unwrap()),
         }
     }
 

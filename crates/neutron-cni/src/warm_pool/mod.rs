@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Identity, Owner};
-use crate::settings::Wish;
+use crate::settings::AttachmentRequest;
 use ipam_core::neutron::Id;
 use openstack::{Network, NetworkFacts, NeutronError, Patience, Port, Subnet, Verdict};
 
@@ -36,13 +36,13 @@ pub struct MadeFor {
 
 impl MadeFor {
     /// What this wish asks of its port.
-    pub fn of(wish: &Wish) -> MadeFor {
-        let Wish {
+    pub fn of(request: &AttachmentRequest) -> MadeFor {
+        let AttachmentRequest {
             networks,
             subnets,
             security_groups,
             ..
-        } = wish.clone();
+        } = request.clone();
         MadeFor {
             networks,
             subnets,
@@ -62,9 +62,9 @@ pub struct PooledPort {
 
 impl PooledPort {
     /// Whether it is what this wish would make, on a node whose ports have this name.
-    pub fn fits(&self, wish: &Wish, name: &str) -> bool {
+    pub fn fits(&self, request: &AttachmentRequest, name: &str) -> bool {
         // Neutron chose its addresses, and nobody who asks for one has asked for these.
-        let is_asked_for = wish.addresses.is_empty() && self.made_for == MadeFor::of(wish);
+        let is_asked_for = request.addresses.is_empty() && self.made_for == MadeFor::of(request);
         is_asked_for && self.port.name == name && !self.port.fixed_ips.is_empty()
     }
 

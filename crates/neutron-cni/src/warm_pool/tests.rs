@@ -9,12 +9,12 @@ const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 const NAME: &str = "n1/pods";
 const SIZE: PoolSize = PoolSize { free: 2, most: 3 };
 
-fn wish(networks: &[&str]) -> Wish {
+fn request(networks: &[&str]) -> AttachmentRequest {
     let ipam = serde_json::json!({"networks": networks});
     let written = serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam});
     Settings::read(written.to_string().as_bytes())
         .unwrap()
-        .wish(&Arguments::default())
+        .request(&Arguments::default())
         .unwrap()
 }
 
@@ -40,7 +40,7 @@ fn pooled(number: u32) -> PooledPort {
     };
     PooledPort {
         port,
-        made_for: MadeFor::of(&wish(&[NETWORK])),
+        made_for: MadeFor::of(&request(&[NETWORK])),
     }
 }
 
@@ -82,7 +82,7 @@ fn it_is_filled_and_what_is_too_much_goes_in_the_order_of_use() {
             &of_node(free, &[9]),
             &at_neutron(&[1, 2, 3, 4, 5, 9]),
             NAME,
-            &wish(&[NETWORK]),
+            &request(&[NETWORK]),
             Some(SIZE),
         )
     };
@@ -104,7 +104,7 @@ fn it_is_filled_and_what_is_too_much_goes_in_the_order_of_use() {
         &of_node(&[1], &[9]),
         &at_neutron(&[1, 9]),
         NAME,
-        &wish(&[NETWORK]),
+        &request(&[NETWORK]),
         None,
     );
     assert_eq!(
@@ -120,7 +120,7 @@ fn what_somebody_deleted_is_noticed_and_what_is_unknown_is_told() {
         &of_node(&[1, 2], &[3, 4]),
         &at_neutron(&[2, 4, 7]),
         NAME,
-        &wish(&[NETWORK]),
+        &request(&[NETWORK]),
         Some(SIZE),
     );
     assert_eq!((upkeep.forget, upkeep.make), (ids(&[1]), 1));
@@ -140,7 +140,7 @@ fn ports_of_others_are_not_of_the_pool() {
         &of_node(&[], &[]),
         &others,
         NAME,
-        &wish(&[NETWORK]),
+        &request(&[NETWORK]),
         Some(SIZE),
     );
     assert_eq!(upkeep.unknown, []);
@@ -153,14 +153,14 @@ fn another_configuration_needs_other_ports() {
         &of_node(&[1, 2], &[]),
         &at_neutron(&[1, 2]),
         NAME,
-        &wish(&[NETWORK, other]),
+        &request(&[NETWORK, other]),
         Some(SIZE),
     );
     assert_eq!((upkeep.give_back, upkeep.make), (ids(&[1, 2]), 2));
-    let mut asking = wish(&[NETWORK]);
+    let mut asking = request(&[NETWORK]);
     asking.addresses = vec!["10.0.0.7".parse().unwrap()];
-    assert!(pooled(1).fits(&wish(&[NETWORK]), NAME) && !pooled(1).fits(&asking, NAME));
-    assert!(!pooled(1).fits(&wish(&[NETWORK]), "n2/pods"));
+    assert!(pooled(1).fits(&request(&[NETWORK]), NAME) && !pooled(1).fits(&asking, NAME));
+    assert!(!pooled(1).fits(&request(&[NETWORK]), "n2/pods"));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_port_whose_address_was_changed_is_given_back_or_told() {
         &of_node(&[1], &[2]),
         &changed,
         NAME,
-        &wish(&[NETWORK]),
+        &request(&[NETWORK]),
         Some(SIZE),
     );
     assert_eq!(
@@ -192,7 +192,7 @@ fn ports_of_an_earlier_name_of_the_node_are_given_back_and_never_forgotten() {
         &of_node(&[1], &[2]),
         &[],
         "n2/pods",
-        &wish(&[NETWORK]),
+        &request(&[NETWORK]),
         Some(SIZE),
     );
     assert_eq!(

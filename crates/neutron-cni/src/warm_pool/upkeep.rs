@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::cni::Attachment;
 use crate::identity::Owner;
-use crate::settings::Wish;
+use crate::settings::AttachmentRequest;
 use crate::warm_pool::{PoolSize, PooledPort};
 use ipam_core::neutron::Id;
 use openstack::Port;
@@ -54,7 +54,7 @@ pub fn upkeep(
     ports: &PoolPorts,
     at_neutron: &[Port],
     name: &str,
-    wish: &Wish,
+    request: &AttachmentRequest,
     size: Option<PoolSize>,
 ) -> Upkeep {
     let is_of_pool = |port: &&Port| port.device_owner == Owner::Pool.as_str() && port.name == name;
@@ -77,7 +77,7 @@ pub fn upkeep(
         .free
         .iter()
         .filter(|pooled| !is_gone(pooled))
-        .partition(|pooled| is_as_it_was(pooled) && pooled.fits(wish, name));
+        .partition(|pooled| is_as_it_was(pooled) && pooled.fits(request, name));
     let known: BTreeSet<&Id> = ports.all().map(|pooled| &pooled.port.id).collect();
     let lost = ports
         .held

@@ -15,7 +15,7 @@ use xtask::line::Line;
 
 use self::shapes::{Shape, clusters, files};
 use cilium_ipam::render::{
-    Detail, diagnostics, finding_documents, findings_in_news, log_text, markdown_findings,
+    Detail, diagnostics, finding_documents, findings_in_event, log_text, markdown_findings,
 };
 use ipam_cluster::{Extent, FileCluster, Opening, observe};
 use ipam_config::documents::{Documents, SourceFile, lower};
@@ -168,7 +168,7 @@ fn of_file(text: &str) -> Vec<Taken> {
         )
     };
     taken.push(shown("Markdown", markdown));
-    taken.push(shown("news", || findings_in_news(&findings).to_string()));
+    taken.push(shown("news", || findings_in_event(&findings).to_string()));
     taken
 }
 

@@ -8,12 +8,12 @@
 
 mod address_pools;
 mod change;
-mod foretell;
 mod obstacle;
 mod refusals;
 mod service_pins;
+mod simulate;
+mod simulated_state;
 mod undo;
-mod world;
 
 use super::Blocked;
 use super::change::{Change, Target};
@@ -23,9 +23,9 @@ use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use ipam_desired::Desired;
 
 pub use change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
-pub use foretell::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 pub use obstacle::{AddressUser, LbObstacle};
 pub(super) use refusals::refusals;
+pub use simulate::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 pub(super) use undo::{
     after, as_written_now, creates, inverted, is_gone, shows, undone, unseen, wants_pool,
 };
@@ -44,11 +44,11 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     let mut plan = LbPlan::default();
     address_pools::decide(desired, observed, &mut plan);
     if !desired.service_pins.is_empty() {
-        let mut pools = foretell::Foretelling::new(observed);
+        let mut pools = simulate::Simulation::new(observed);
         for change in &plan.changes {
             pools.foresee(change);
         }
-        service_pins::decide(desired, observed, pools.world(), &mut plan);
+        service_pins::decide(desired, observed, pools.state(), &mut plan);
         let is_early = |change: &Change| match change {
             Change::Service(change) => observed
                 .services
@@ -63,7 +63,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     if plan.changes.is_empty() {
         return plan;
     }
-    let mut foretelling = foretell::Foretelling::new(observed);
+    let mut foretelling = simulate::Simulation::new(observed);
     for change in &mut plan.changes {
         foretelling.step(change);
     }

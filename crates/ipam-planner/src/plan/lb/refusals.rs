@@ -3,7 +3,7 @@
 use super::super::change::Change;
 use super::super::limits::Refusal;
 use super::change::PoolAction;
-use super::foretell::Effects;
+use super::simulate::Effects;
 use ipam_cilium::lbipam::Certainty;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{AddressPoolName, Hazard, Rule, Waiver, grouped_digits};

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::super::change::{Change, Target};
 use super::change::{ServiceAction, ServiceChange, annotation_value};
 use super::obstacle::{AddressUser, LbObstacle};
-use super::world::World;
+use super::simulated_state::SimulatedState;
 use super::{LbPlan, blocked, hidden};
 use crate::check::{self, NeutronTrouble};
 use crate::plan::{Blocked, BlockedReason};
@@ -22,22 +22,27 @@ use ipam_core::model::{
 use ipam_core::net::Range;
 use ipam_desired::{Desired, ServicePin};
 
-pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan: &mut LbPlan) {
+pub(super) fn decide(
+    desired: &Desired,
+    observed: &Observed,
+    state: &SimulatedState,
+    plan: &mut LbPlan,
+) {
     if desired.service_pins.is_empty() {
         return;
     }
-    let pools = pools_in_use(world);
+    let pools = pools_in_use(state);
     let subnets = check::neutron_ranges(desired, observed)
         .map(|(pool, range)| (pool.name.clone(), range.range()));
     let mut pinning = Pinning {
-        world,
+        state,
         pools,
         subnets: subnets.collect(),
         unknown: check::neutron_trouble(desired, observed),
         holders: BTreeMap::new(),
         pinned: BTreeMap::new(),
     };
-    for service in world.services.values() {
+    for service in state.services.values() {
         service
             .ingress
             .iter()
@@ -54,7 +59,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
         });
     }
     let names = LazyCell::new(|| {
-        world
+        state
             .services
             .keys()
             .map(ToString::to_string)
@@ -63,7 +68,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, world: &World, plan
     let near = LazyCell::new(|| NearNames::new(names.iter().map(String::as_str)));
     for pin in desired.service_pins.values() {
         let target = Target::Service(pin.service.clone());
-        let Some(service) = world.services.get(&pin.service) else {
+        let Some(service) = state.services.get(&pin.service) else {
             match hidden(observed, ObservedKind::Service) {
                 Some(why) => {
                     let obstacle = LbObstacle::ServicesHidden(why.to_owned());
@@ -135,8 +140,8 @@ fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
 }
 
 /// Pools that give addresses.
-fn pools_in_use(world: &World) -> Vec<AddressPool> {
-    let pools = world.read(&world.rules);
+fn pools_in_use(state: &SimulatedState) -> Vec<AddressPool> {
+    let pools = state.read(&state.rules);
     let out: BTreeSet<String> = conflicts(&pools, OperatorState::Running(&pools))
         .into_iter()
         .filter(|(_, conflict)| conflict.certainty == Certainty::Certain)
@@ -149,7 +154,7 @@ fn pools_in_use(world: &World) -> Vec<AddressPool> {
 }
 
 struct Pinning<'p> {
-    world: &'p World,
+    state: &'p SimulatedState,
     pools: Vec<AddressPool>,
     /// Subnets of Neutron, whose addresses ports get.
     subnets: Vec<(PoolName, Range)>,
@@ -167,7 +172,7 @@ impl Pinning<'_> {
         pin: &ServicePin,
         service: &LbService,
     ) -> Result<Option<ServiceChange>, BlockedReason> {
-        let rules = &self.world.rules;
+        let rules = &self.state.rules;
         let addresses: Vec<IpAddr> = pin.addresses.iter().map(|pinned| pinned.address).collect();
         // What it asks for already it keeps asking for, whoever else would like to have it.
         let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
@@ -203,7 +208,7 @@ impl Pinning<'_> {
         addresses: &[IpAddr],
         service: &LbService,
     ) -> Option<LbObstacle> {
-        if self.world.rules.class_use(service.class.as_deref()) != ClassUse::Ours {
+        if self.state.rules.class_use(service.class.as_deref()) != ClassUse::Ours {
             return Some(
                 service
                     .class
@@ -254,7 +259,7 @@ impl Pinning<'_> {
                 let is_edge = address == range.range.first() || address == range.range.last();
                 let is_kept_back = is_edge
                     && self
-                        .world
+                        .state
                         .rules
                         .reserves_first_and_last(pool.first_last, range);
                 range.range.contains(&Range::from(address)) && !is_kept_back
@@ -275,14 +280,14 @@ impl Pinning<'_> {
     ) -> Option<ServiceName> {
         let has = self.holders.get(&address).into_iter().flatten().copied();
         let pinned = self.pinned.get(&address).into_iter().flatten();
-        let pinned = pinned.filter_map(|other| self.world.services.get(*other));
+        let pinned = pinned.filter_map(|other| self.state.services.get(*other));
         // Of two pins the one wins that the cluster has already, or else the one of the Service
         // that comes first by name.
-        let asks = |other: &&LbService| other.requested(&self.world.rules).contains(&address);
+        let asks = |other: &&LbService| other.requested(&self.state.rules).contains(&address);
         let pinned = pinned.filter(|other| other.name < pin.service || asks(other));
         let mut others = has.chain(pinned).filter(|other| other.name != pin.service);
         others
-            .find(|other| !may_share(other, service, &self.world.rules))
+            .find(|other| !may_share(other, service, &self.state.rules))
             .map(|other| other.name.clone())
     }
 }

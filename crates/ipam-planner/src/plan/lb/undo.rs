@@ -8,8 +8,8 @@ use super::super::document::{ChangeDocument, PlanDocument};
 use super::super::document_edit::EditDocument;
 use super::address_pools::Users;
 use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
-use super::foretell::Foretelling;
 use super::obstacle::LbObstacle;
+use super::simulate::Simulation;
 use super::{Effects, blocked, hidden};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, LbRules, NotRead, Translation,
@@ -62,14 +62,14 @@ pub(crate) fn after<'c>(
     changes: impl IntoIterator<Item = &'c Change>,
     observed: &Observed,
 ) -> Observed {
-    let mut foretelling = Foretelling::new(observed);
+    let mut foretelling = Simulation::new(observed);
     for change in changes {
         foretelling.foresee(change);
     }
-    let world = foretelling.world().clone();
+    let state = foretelling.state().clone();
     Observed {
-        address_pools: world.pools,
-        services: world.services,
+        address_pools: state.pools,
+        services: state.services,
         ..observed.clone()
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn undone(
         users: Users::new(desired, observed, &claims),
     };
     let (mut changes, mut blocked) = (Vec::new(), Vec::new());
-    let mut foretelling = Foretelling::new(observed);
+    let mut foretelling = Simulation::new(observed);
     for wanted in &saved.changes {
         let outcome = match (&wanted.edit, wanted.undo.as_ref()) {
             (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::Mirror;
+use super::ClusterCache;
 use super::kept::Kept;
 use super::state::State;
 use crate::{
@@ -18,15 +18,15 @@ use ipam_core::net::Block;
 /// Everything at one moment. It does not move; what is written goes to the cluster itself.
 #[derive(Debug)]
 pub struct Snapshot<'m, C> {
-    mirror: &'m Mirror<C>,
+    cache: &'m ClusterCache<C>,
     kinds: BTreeMap<ObservedKind, Kept>,
     lingering: BTreeSet<Block>,
 }
 
 impl<'m, C: Follow> Snapshot<'m, C> {
-    pub(super) fn new(mirror: &'m Mirror<C>, state: &State) -> Snapshot<'m, C> {
+    pub(super) fn new(cache: &'m ClusterCache<C>, state: &State) -> Snapshot<'m, C> {
         Snapshot {
-            mirror,
+            cache,
             kinds: state.kinds.clone(),
             lingering: state.lingering(),
         }
@@ -64,19 +64,19 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        self.mirror.write(write).await
+        self.cache.write(write).await
     }
 
     async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
-        self.mirror.cluster.lock(name).await
+        self.cache.cluster.lock(name).await
     }
 
     fn now(&self) -> Timestamp {
-        self.mirror.cluster.now()
+        self.cache.cluster.now()
     }
 
     async fn finish(&self) -> Result<(), ClusterError> {
-        self.mirror.cluster.finish().await
+        self.cache.cluster.finish().await
     }
 }
 

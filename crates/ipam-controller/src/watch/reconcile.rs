@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::joining::Known;
-use super::{News, OnNews, Planned, Waiting, WaitingChange, Work};
+use super::fast_path::Known;
+use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Work};
 use crate::apply::{Event, Outcome};
 use crate::{
-    Applied, BATCH, Job, LockWish, LostRaces, Sending, apply_until_settled, hold, observe_and_plan,
-    take,
+    Applied, BATCH, Job, LockRequest, LostRaces, Sending, apply_until_settled, hold,
+    observe_and_plan, take,
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, Snapshot};
@@ -54,7 +54,7 @@ impl<C: Follow> Work<'_, C> {
     pub(super) async fn plan_and_apply(
         &mut self,
         snapshot: &Snapshot<'_, C>,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<Option<Duration>, ClusterError> {
         let loaded = self.files.in_force();
         let openstack = self.openstack.clone();
@@ -65,14 +65,14 @@ impl<C: Follow> Work<'_, C> {
             openstack: Some(&openstack),
         };
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
-        on_news(News::Planned(&Planned {
+        on_event(ControllerEvent::Planned(&Planned {
             plan: &plan,
             loaded: &loaded,
             observed: &observed,
         }));
         let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);
-        self.tell_of_waiting(&plan, &parted, &observed, on_news);
-        self.restraint.prune(Instant::now());
+        self.tell_of_waiting(&plan, &parted, &observed, on_event);
+        self.write_backoff.prune(Instant::now());
         let known = Known::after(&plan, &loaded, &observed, self.interval);
         let (ready, due) = self.restrained(parted.applied);
         let due = earliest([due, waits_for_neutron(&plan).then_some(UNTOLD)]);
@@ -80,11 +80,11 @@ impl<C: Follow> Work<'_, C> {
             ready.into_iter().partition(Change::gives_to_a_new_node);
         // With nothing to write it still puts claims to rest that nobody has any more.
         let tried = self
-            .apply(snapshot, &job, observed, new, LostRaces::Left, on_news)
+            .apply(snapshot, &job, observed, new, LostRaces::Left, on_event)
             .await?;
         if !others.is_empty() {
             // What it finds and does is not in what is known.
-            let after_others = self.others(&job, on_news).await?;
+            let after_others = self.others(&job, on_event).await?;
             return Ok(earliest([due, tried.again, after_others]));
         }
         let due = earliest([due, tried.again]);
@@ -100,11 +100,11 @@ impl<C: Follow> Work<'_, C> {
     async fn others(
         &mut self,
         job: &Job<'_>,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let mirror = self.mirror;
-        let direct = mirror.direct();
-        let wish = LockWish {
+        let cache = self.cache;
+        let direct = cache.direct();
+        let wish = LockRequest {
             holder: self.holder.clone(),
             operation: "watch".to_owned(),
             timeout: jiff::SignedDuration::ZERO,
@@ -125,7 +125,7 @@ impl<C: Follow> Work<'_, C> {
                     observed,
                     ready,
                     LostRaces::PlannedAgain,
-                    on_news,
+                    on_event,
                 )
                 .await?;
             Ok(earliest([due, tried.again]))
@@ -141,7 +141,7 @@ impl<C: Follow> Work<'_, C> {
         let mut is_held_back = false;
         for change in changes {
             let in_order = change.sequence() == Sequence::AfterThoseBefore;
-            let pause = self.restraint.of(&change, now);
+            let pause = self.write_backoff.of(&change, now);
             due = earliest([due, pause]);
             if pause.is_some() || (in_order && is_held_back) {
                 is_held_back |= in_order;
@@ -159,14 +159,14 @@ impl<C: Follow> Work<'_, C> {
         observed: Observed,
         changes: Vec<Change>,
         lost_races: LostRaces,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<Tried, ClusterError> {
-        on_news(News::Sending(changes.len()));
+        on_event(ControllerEvent::Sending(changes.len()));
         let heard = self.heard;
-        let mut on_event = |event: Event<'_>| {
+        let mut on_write = |event: Event<'_>| {
             let Event::Finished { change, outcome } = event;
             if *outcome == Outcome::Applied {
-                on_news(News::Finished {
+                on_event(ControllerEvent::Finished {
                     change,
                     outcome,
                     waited: heard.elapsed(),
@@ -179,12 +179,12 @@ impl<C: Follow> Work<'_, C> {
             parallelism,
             lost_races,
             stop: &stop,
-            on_event: &mut on_event,
+            on_event: &mut on_write,
         };
         let (applied, failure) =
             apply_until_settled(cluster, job, observed, changes, &mut sending).await;
-        let tried = self.note(applied, on_news);
-        on_news(News::Sending(0));
+        let tried = self.note(applied, on_event);
+        on_event(ControllerEvent::Sending(0));
         match failure {
             Some(error) => Err(error),
             None if tried.is_certain => Ok(tried),
@@ -197,7 +197,7 @@ impl<C: Follow> Work<'_, C> {
         }
     }
 
-    fn note(&mut self, outcomes: Applied, on_news: &mut OnNews<'_>) -> Tried {
+    fn note(&mut self, outcomes: Applied, on_event: &mut OnEvent<'_>) -> Tried {
         let now = Instant::now();
         let mut tried = Tried {
             applied: Vec::new(),
@@ -207,19 +207,19 @@ impl<C: Follow> Work<'_, C> {
         for (change, outcome) in outcomes.outcomes {
             if matches!(outcome, Outcome::NotTried | Outcome::Superseded(_)) {
                 if matches!(outcome, Outcome::Superseded(_)) {
-                    on_news(News::Conflict(&change.target()));
+                    on_event(ControllerEvent::Conflict(&change.target()));
                 }
                 tried.is_certain = false;
                 continue;
             }
-            let pause = self.restraint.note(&change, now);
+            let pause = self.write_backoff.note(&change, now);
             if outcome == Outcome::Applied {
                 if pause >= WORTH_TELLING {
-                    on_news(News::Undone(&change.target(), pause));
+                    on_event(ControllerEvent::Undone(&change.target(), pause));
                 }
                 tried.applied.push(change);
             } else {
-                on_news(News::Finished {
+                on_event(ControllerEvent::Finished {
                     change: &change,
                     outcome: &outcome,
                     waited: self.heard.elapsed(),
@@ -236,7 +236,7 @@ impl<C: Follow> Work<'_, C> {
         plan: &Plan,
         parted: &Unattended,
         observed: &Observed,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) {
         let waiting = Waiting {
             nodes: observed.nodes.len(),
@@ -250,7 +250,7 @@ impl<C: Follow> Work<'_, C> {
                 .collect(),
         };
         if self.told.waiting.as_ref() != Some(&waiting) {
-            on_news(News::Waiting(&waiting));
+            on_event(ControllerEvent::Waiting(&waiting));
             self.told.waiting = Some(waiting);
         }
     }

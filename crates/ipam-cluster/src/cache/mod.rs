@@ -27,7 +27,7 @@ use self::kept::{claims_key, claims_version};
 use self::record::Recorder;
 use self::state::{Heard, State};
 use super::{
-    ClusterError, Extent, Follow, Following, Notice, Seen, Stored, Write, WriteError, Written,
+    ClusterError, Extent, Follow, Following, ObjectEvent, Seen, Stored, Write, WriteError, Written,
     observe,
 };
 use ipam_cilium::observed::ObservedKind;
@@ -77,7 +77,7 @@ enum End {
 
 /// A mirror.
 #[derive(Debug)]
-pub struct Mirror<C> {
+pub struct ClusterCache<C> {
     cluster: C,
     state: Mutex<State>,
     /// Something that matters has changed.
@@ -90,11 +90,11 @@ pub struct Mirror<C> {
     went_back: Notify,
 }
 
-impl<C: Follow> Mirror<C> {
+impl<C: Follow> ClusterCache<C> {
     /// An empty one.
-    pub fn new(cluster: C) -> Mirror<C> {
+    pub fn new(cluster: C) -> ClusterCache<C> {
         let [moved, lost, went_back] = [(); 3].map(|()| Notify::new());
-        Mirror {
+        ClusterCache {
             cluster,
             state: Mutex::default(),
             moved,
@@ -341,8 +341,11 @@ impl<C: Follow> Mirror<C> {
                 continue;
             }
             let began = Instant::now();
-            let mut hear = |notice: Notice<'_>| self.hear(kind, notice);
-            let end = self.cluster.follow(kind, &namespace, from, &mut hear).await;
+            let mut on_event = |object_event: ObjectEvent<'_>| self.on_event(kind, object_event);
+            let end = self
+                .cluster
+                .follow(kind, &namespace, from, &mut on_event)
+                .await;
             if began.elapsed() >= LONGEST_PAUSE {
                 retry.reset();
             }
@@ -362,8 +365,8 @@ impl<C: Follow> Mirror<C> {
         }
     }
 
-    fn hear(&self, kind: ObservedKind, notice: Notice<'_>) {
-        let heard = self.lock().hear(kind, notice);
+    fn on_event(&self, kind: ObservedKind, object_event: ObjectEvent<'_>) {
+        let heard = self.lock().on_event(kind, object_event);
         match heard {
             Heard::Nothing => {}
             Heard::Change => {

@@ -17,7 +17,7 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// Attempts by object. A node that is re-created is another object.
 #[derive(Debug, Default)]
-pub(super) struct Restraint(BTreeMap<(Target, String), Attempts>);
+pub(super) struct WriteBackoff(BTreeMap<(Target, String), Attempts>);
 
 #[derive(Debug)]
 struct Attempts {
@@ -36,7 +36,7 @@ fn key(change: &Change) -> (Target, String) {
     )
 }
 
-impl Restraint {
+impl WriteBackoff {
     /// How long this one must wait yet, if it must.
     pub(super) fn of(&self, change: &Change, now: Instant) -> Option<Duration> {
         self.pause_of(&key(change), now)
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn pauses_grow_and_are_forgotten() {
         let key = || (Target::Node("n".parse().unwrap()), "u".to_owned());
-        let mut restraint = Restraint::default();
+        let mut write_backoff = WriteBackoff::default();
         let mut now = Instant::now();
         let mut pauses = Vec::new();
         for _ in 0..14 {
-            assert_eq!(restraint.pause_of(&key(), now), None);
-            let pause = restraint.note_key(key(), now);
+            assert_eq!(write_backoff.pause_of(&key(), now), None);
+            let pause = write_backoff.note_key(key(), now);
             pauses.push(pause);
             now += pause;
         }
@@ -107,10 +107,10 @@ mod tests {
         }
         let longest = Duration::from_secs(5 * 60);
         assert!((longest / 2..=longest).contains(&pauses[13]), "{pauses:?}");
-        let last = restraint.note_key(key(), now);
-        assert_eq!(restraint.pause_of(&key(), now), Some(last));
+        let last = write_backoff.note_key(key(), now);
+        assert_eq!(write_backoff.pause_of(&key(), now), Some(last));
         assert_eq!(
-            restraint.note_key(key(), now + last + FORGOTTEN),
+            write_backoff.note_key(key(), now + last + FORGOTTEN),
             Duration::ZERO
         );
     }

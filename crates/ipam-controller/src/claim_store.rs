@@ -17,7 +17,7 @@ use ipam_planner::plan::{Change, NodeChange, claim_changes, settle_applied};
 
 /// The claims as they were when the cluster was observed, and as this round changed them since.
 /// That nobody else did is what the version says: every replacement fails otherwise.
-pub(super) struct Ledger<'l, C> {
+pub(super) struct ClaimStore<'l, C> {
     cluster: &'l C,
     rest: SignedDuration,
     /// Of the files.
@@ -87,14 +87,18 @@ impl Listener for Objects<'_> {
     }
 }
 
-impl<'l, C: Cluster> Ledger<'l, C> {
-    pub(super) fn new(cluster: &'l C, observed: &Observed, loaded: &'l Loaded) -> Ledger<'l, C> {
+impl<'l, C: Cluster> ClaimStore<'l, C> {
+    pub(super) fn new(
+        cluster: &'l C,
+        observed: &Observed,
+        loaded: &'l Loaded,
+    ) -> ClaimStore<'l, C> {
         let (rest, revision) = (loaded.desired.policy.quarantine, loaded.revision.as_deref());
         let (kept, version) = (
             observed.claims.claims.clone(),
             observed.claims.version.clone(),
         );
-        Ledger {
+        ClaimStore {
             cluster,
             rest,
             revision,
@@ -130,7 +134,7 @@ impl<'l, C: Cluster> Ledger<'l, C> {
     /// Why there is no room, though nothing is being written.
     pub(super) fn full(&self) -> ClusterError {
         ClusterError::ClaimsFull {
-            resting: self.claims.resting.len(),
+            quarantined: self.claims.quarantined.len(),
             claimed: self.claims.in_flight.len(),
         }
     }

@@ -44,7 +44,7 @@ pub struct Route {
 
 /// The routes of one router.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rib {
+pub struct RouteDump {
     /// Name of the file.
     pub source: String,
     /// Its routes.
@@ -69,19 +69,19 @@ pub enum RibError {
     Unknown(String),
 }
 
-impl Rib {
+impl RouteDump {
     /// Reads what FRR or GoBGP prints.
     ///
     /// # Errors
     /// Text of another product, or with routes that make no sense.
-    pub fn parse(source: &str, text: &str) -> Result<Rib, RibError> {
+    pub fn parse(source: &str, text: &str) -> Result<RouteDump, RibError> {
         let json: Value = serde_json::from_str(text).map_err(|error| RibError::NotJson {
             source_name: source.to_owned(),
             message: error.to_string(),
         })?;
         let routes = frr::routes(&json).or_else(|| gobgp::routes(&json));
         let routes = routes.ok_or_else(|| RibError::Unknown(source.to_owned()))?;
-        Ok(Rib {
+        Ok(RouteDump {
             source: source.to_owned(),
             routes,
         })
@@ -151,7 +151,7 @@ mod tests {
                 .collect();
             format!("{}: {}", route.prefix, paths.join("; "))
         };
-        Rib::parse("file", text)
+        RouteDump::parse("file", text)
             .unwrap()
             .routes
             .iter()
@@ -188,16 +188,16 @@ mod tests {
             r#"{"routes": {"x": []}}"#,
         ] {
             assert!(
-                matches!(Rib::parse("file", text), Err(RibError::Unknown(_))),
+                matches!(RouteDump::parse("file", text), Err(RibError::Unknown(_))),
                 "{text}"
             );
         }
         assert!(matches!(
-            Rib::parse("file", "BGP table version is 3"),
+            RouteDump::parse("file", "BGP table version is 3"),
             Err(RibError::NotJson { .. })
         ));
         assert_eq!(
-            Rib::parse("file", r#"{"vrfId": 0, "routes": {}}"#)
+            RouteDump::parse("file", r#"{"vrfId": 0, "routes": {}}"#)
                 .unwrap()
                 .routes,
             []

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Mirror;
+use super::ClusterCache;
 use super::kept::version;
 use crate::{
     Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError,
@@ -12,11 +12,11 @@ use ipam_cilium::observed::{ObservedKind, ReadError};
 
 /// What a mirror mirrors.
 #[derive(Debug)]
-pub struct Direct<'m, C>(&'m Mirror<C>);
+pub struct Direct<'m, C>(&'m ClusterCache<C>);
 
 impl<'m, C: Follow> Direct<'m, C> {
-    pub(super) fn new(mirror: &'m Mirror<C>) -> Direct<'m, C> {
-        Direct(mirror)
+    pub(super) fn new(cache: &'m ClusterCache<C>) -> Direct<'m, C> {
+        Direct(cache)
     }
 }
 

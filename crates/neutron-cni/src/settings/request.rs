@@ -51,7 +51,7 @@ const OWN: [&str; 8] = [
 
 /// What an interface is to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct AttachmentRequest {
     /// Networks of Neutron, in the order in which they are tried.
     pub networks: Vec<Id>,
     /// Subnets that addresses are of; without any, one of each family that the network has.
@@ -133,12 +133,12 @@ struct Requested {
     ips: Vec<String>,
 }
 
-impl Wish {
+impl AttachmentRequest {
     pub(super) fn read(
         version: SpecVersion,
         configuration: &Value,
         arguments: &Arguments,
-    ) -> Result<Wish, CniError> {
+    ) -> Result<AttachmentRequest, CniError> {
         let mut ipam = configuration["ipam"].clone();
         if !ipam["deadlineSeconds"].is_null()
             && !ipam["deadlineSeconds"]
@@ -180,7 +180,7 @@ impl Wish {
                 "`ipam.networks` (or `ipam.neutronConf.networks`) names no network of Neutron",
             ));
         }
-        Ok(Wish {
+        Ok(AttachmentRequest {
             networks: ids("networks", &networks)?,
             subnets: ids("subnets", &written.subnets)?,
             addresses: addresses(configuration, arguments)?,
@@ -254,15 +254,14 @@ fn ids(key: &str, written: &[String]) -> Result<Vec<Id>, CniError> {
 /// containernetworking/cni).
 fn addresses(configuration: &Value, arguments: &Arguments) -> Result<Vec<IpAddr>, CniError> {
     let mut addresses = arguments.addresses.clone();
-    for place in [
+    for node_state in [
         &configuration["runtimeConfig"],
         &configuration["args"]["cni"],
     ] {
-        let requested = match place {
+        let requested = match node_state {
             Value::Null => Requested::default(),
-            place => {
-                Requested::deserialize(place).map_err(|why| invalid(&format!("`ips`: {why}")))?
-            }
+            node_state => Requested::deserialize(node_state)
+                .map_err(|why| invalid(&format!("`ips`: {why}")))?,
         };
         for text in &requested.ips {
             let address = address_of(text);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::conflict::{Certainty, conflicts};
 use super::counts::Counts;
-use super::outlook::{Gain, Loss, Outlook, Settled};
+use super::outlook::{Evaluated, Gain, Loss, Outlook};
 use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
 use super::rules::{ClassUse, LbRules};
 use super::satisfy::Promised;
@@ -18,12 +18,12 @@ use ipam_core::net::{Family, Range, RangeIndex};
 /// What becomes of each Service that LB-IPAM takes. Those that have addresses are served before
 /// those that have none, as the operator does it from 1.18.2 on; among those that compete for the
 /// last addresses, the order is that of their names, which the operator's is not.
-pub fn settle<'s>(
+pub fn evaluate<'s>(
     pools: &'s [AddressPool],
     services: impl IntoIterator<Item = &'s LbService>,
     rules: &'s LbRules,
     state: OperatorState<'s>,
-) -> Settled {
+) -> Evaluated {
     let services: Vec<&LbService> = services
         .into_iter()
         .filter(|service| rules.class_use(service.class.as_deref()) == ClassUse::Ours)
@@ -43,7 +43,7 @@ pub fn settle<'s>(
             .iter()
             .map(|service| (service.name.clone(), untouched(service)))
             .collect();
-        return Settled {
+        return Evaluated {
             outlooks,
             counts: BTreeMap::new(),
         };
@@ -62,7 +62,7 @@ pub fn settle<'s>(
         regain(outlook);
     }
     let names = services.iter().map(|service| service.name.clone());
-    Settled {
+    Evaluated {
         outlooks: names.zip(outlooks).collect(),
         counts,
     }
@@ -564,7 +564,7 @@ mod tests {
             );
             format!("{}: {}", name.name(), parts.join(", "))
         };
-        settle(pools, services, &rules(version), state)
+        evaluate(pools, services, &rules(version), state)
             .outlooks
             .into_iter()
             .map(line)

@@ -16,7 +16,7 @@ const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is known of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum Liveness {
     /// It is there, or may be.
     Possible,
     /// It is gone for certain.
@@ -35,7 +35,7 @@ pub struct Remembered {
 
 /// When things began on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beginnings {
+pub struct Epochs {
     /// The kernel: no interface is older.
     pub boot: Timestamp,
     /// The files that the plugin keeps; `None` while there are none. What was made before may have
@@ -46,7 +46,7 @@ pub struct Beginnings {
 /// What an ADD left in the plugin's files before it asked for anything; its DEL takes it away at
 /// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub struct AttachmentRecord {
     /// When.
     pub boot: Boot,
     /// The network namespace that was named.
@@ -75,34 +75,46 @@ pub enum Netns {
 
 impl Remembered {
     /// Of a port for an interface of its own.
-    pub fn life_of_port(&self, port: &Port, trace: Option<Trace>, beginnings: &Beginnings) -> Life {
+    pub fn life_of_port(
+        &self,
+        port: &Port,
+        trace: Option<AttachmentRecord>,
+        epochs: &Epochs,
+    ) -> Liveness {
         let is_remembered = self
             .attachments
             .iter()
             .any(|attachment| attachment.to_string() == port.device_id);
         match trace {
-            _ if is_remembered || self.has_address_of(port) => Life::Possible,
-            Some(trace) => trace.life(),
-            None => life_by_age(port, beginnings),
+            _ if is_remembered || self.has_address_of(port) => Liveness::Possible,
+            Some(trace) => trace.liveness(),
+            None => life_by_age(port, epochs),
         }
     }
 
     /// Of an interface that has this port of the pool.
-    pub fn life_of_holder(&self, holder: &Attachment, port: &Port, trace: Option<Trace>) -> Life {
+    pub fn life_of_holder(
+        &self,
+        holder: &Attachment,
+        port: &Port,
+        trace: Option<AttachmentRecord>,
+    ) -> Liveness {
         match trace {
-            _ if self.attachments.contains(holder) || self.has_address_of(port) => Life::Possible,
-            Some(trace) => trace.life(),
+            _ if self.attachments.contains(holder) || self.has_address_of(port) => {
+                Liveness::Possible
+            }
+            Some(trace) => trace.liveness(),
             // Each leaves its trace before it takes, so the traces were lost.
-            None => Life::Possible,
+            None => Liveness::Possible,
         }
     }
 
     /// Of whoever may have a port of the pool that no file knows.
-    pub fn life_behind_unknown(&self, port: &Port, beginnings: &Beginnings) -> Life {
+    pub fn life_behind_unknown(&self, port: &Port, epochs: &Epochs) -> Liveness {
         if self.has_address_of(port) {
-            Life::Possible
+            Liveness::Possible
         } else {
-            life_by_age(port, beginnings)
+            life_by_age(port, epochs)
         }
     }
 
@@ -113,39 +125,43 @@ impl Remembered {
     }
 }
 
-impl Trace {
-    fn life(self) -> Life {
+impl AttachmentRecord {
+    fn liveness(self) -> Liveness {
         let is_over = self.boot == Boot::Earlier || self.netns == Netns::Gone;
-        if is_over { Life::Over } else { Life::Possible }
+        if is_over {
+            Liveness::Over
+        } else {
+            Liveness::Possible
+        }
     }
 }
 
 /// Of something without a trace: nothing survives the kernel, and what was made after the files
 /// began would have left one until its DEL.
-fn life_by_age(port: &Port, beginnings: &Beginnings) -> Life {
+fn life_by_age(port: &Port, epochs: &Epochs) -> Liveness {
     let Ok(created) = port.created_at.parse::<Timestamp>() else {
-        return Life::Possible;
+        return Liveness::Possible;
     };
     let is_before_boot = created
-        < beginnings
+        < epochs
             .boot
             .saturating_sub(CLOCKS_APART)
             .unwrap_or(Timestamp::MIN);
     let is_after =
         |files: Timestamp| created > files.saturating_add(CLOCKS_APART).unwrap_or(Timestamp::MAX);
-    if is_before_boot || beginnings.files.is_some_and(is_after) {
-        Life::Over
+    if is_before_boot || epochs.files.is_some_and(is_after) {
+        Liveness::Over
     } else {
-        Life::Possible
+        Liveness::Possible
     }
 }
 
 /// Ports that look abandoned, and since when. One look is not enough: an ADD or a DEL may be under
 /// way.
 #[derive(Clone, Debug, Default)]
-pub struct Suspects(BTreeMap<Id, Duration>);
+pub struct GarbageCandidates(BTreeMap<Id, Duration>);
 
-impl Suspects {
+impl GarbageCandidates {
     /// Those that looked so in each look for as long as `grace`. `now` is of a clock that nobody
     /// sets.
     pub fn ripe(
@@ -209,15 +225,15 @@ mod tests {
         }
     }
 
-    fn beginnings(files: Option<&str>) -> Beginnings {
-        Beginnings {
+    fn epochs(files: Option<&str>) -> Epochs {
+        Epochs {
             boot: at("10:00"),
             files: files.map(at),
         }
     }
 
-    fn trace(boot: Boot, netns: Netns) -> Option<Trace> {
-        Some(Trace { boot, netns })
+    fn trace(boot: Boot, netns: Netns) -> Option<AttachmentRecord> {
+        Some(AttachmentRecord { boot, netns })
     }
 
     #[test]
@@ -236,17 +252,17 @@ mod tests {
         );
         for remembered in [&by_name, &by_address] {
             assert_eq!(
-                remembered.life_of_port(&old, over, &beginnings(Some("00:30"))),
-                Life::Possible
+                remembered.life_of_port(&old, over, &epochs(Some("00:30"))),
+                Liveness::Possible
             );
             assert_eq!(
                 remembered.life_of_holder(&holder(), &old, over),
-                Life::Possible
+                Liveness::Possible
             );
         }
         assert_eq!(
-            by_address.life_behind_unknown(&old, &beginnings(None)),
-            Life::Possible
+            by_address.life_behind_unknown(&old, &epochs(None)),
+            Liveness::Possible
         );
     }
 
@@ -254,61 +270,70 @@ mod tests {
     fn a_trace_tells_by_its_network_namespace_and_by_the_boot() {
         let nothing = Remembered::default();
         let young = port("2026-11-23T11:00:00Z");
-        let life = |trace| {
-            let life = nothing.life_of_port(&young, trace, &beginnings(Some("08:00")));
-            assert_eq!(nothing.life_of_holder(&holder(), &young, trace), life);
-            life
+        let liveness = |trace| {
+            let liveness = nothing.life_of_port(&young, trace, &epochs(Some("08:00")));
+            assert_eq!(nothing.life_of_holder(&holder(), &young, trace), liveness);
+            liveness
         };
-        assert_eq!(life(trace(Boot::This, Netns::There)), Life::Possible);
-        assert_eq!(life(trace(Boot::This, Netns::OutOfSight)), Life::Possible);
-        assert_eq!(life(trace(Boot::This, Netns::Gone)), Life::Over);
         assert_eq!(
-            life(trace(Boot::Earlier, Netns::There)),
-            Life::Over,
+            liveness(trace(Boot::This, Netns::There)),
+            Liveness::Possible
+        );
+        assert_eq!(
+            liveness(trace(Boot::This, Netns::OutOfSight)),
+            Liveness::Possible
+        );
+        assert_eq!(liveness(trace(Boot::This, Netns::Gone)), Liveness::Over);
+        assert_eq!(
+            liveness(trace(Boot::Earlier, Netns::There)),
+            Liveness::Over,
             "another container has that name now"
         );
         assert_eq!(
             nothing.life_of_holder(&holder(), &young, None),
-            Life::Possible
+            Liveness::Possible
         );
     }
 
     #[test]
     fn without_a_trace_age_tells_and_doubt_is_life() {
-        let life = |created: &str, files| {
-            Remembered::default().life_of_port(&port(created), None, &beginnings(files))
+        let liveness = |created: &str, files| {
+            Remembered::default().life_of_port(&port(created), None, &epochs(files))
         };
         assert_eq!(
-            life("2026-11-23T09:45:00Z", None),
-            Life::Over,
+            liveness("2026-11-23T09:45:00Z", None),
+            Liveness::Over,
             "before the boot"
         );
         assert_eq!(
-            life("2026-11-23T09:55:00Z", None),
-            Life::Possible,
+            liveness("2026-11-23T09:55:00Z", None),
+            Liveness::Possible,
             "clocks may be apart"
         );
         assert_eq!(
-            life("2026-11-23T11:00:00Z", Some("10:30")),
-            Life::Over,
+            liveness("2026-11-23T11:00:00Z", Some("10:30")),
+            Liveness::Over,
             "it would have left a trace"
         );
-        assert_eq!(life("2026-11-23T11:00:00Z", Some("10:55")), Life::Possible);
         assert_eq!(
-            life("2026-11-23T11:00:00Z", Some("12:00")),
-            Life::Possible,
+            liveness("2026-11-23T11:00:00Z", Some("10:55")),
+            Liveness::Possible
+        );
+        assert_eq!(
+            liveness("2026-11-23T11:00:00Z", Some("12:00")),
+            Liveness::Possible,
             "the files were lost since"
         );
-        assert_eq!(life("2026-11-23T11:00:00Z", None), Life::Possible);
-        assert_eq!(life("soon", Some("10:30")), Life::Possible);
+        assert_eq!(liveness("2026-11-23T11:00:00Z", None), Liveness::Possible);
+        assert_eq!(liveness("soon", Some("10:30")), Liveness::Possible);
     }
 
     #[test]
     fn only_what_looks_so_all_the_time_is_ripe() {
         let (id, grace) = (ID.parse::<Id>().unwrap(), Duration::from_secs(60));
-        let mut suspects = Suspects::default();
+        let mut garbage_candidates = GarbageCandidates::default();
         let mut look = |seen: bool, now: u64| {
-            !suspects
+            !garbage_candidates
                 .ripe(seen.then(|| id.clone()), Duration::from_secs(now), grace)
                 .is_empty()
         };
@@ -325,7 +350,7 @@ mod tests {
             ],
             [false, false, false, true]
         );
-        let mut hasty = Suspects::default();
+        let mut hasty = GarbageCandidates::default();
         assert!(
             hasty
                 .ripe([id.clone()], Duration::ZERO, Duration::ZERO)

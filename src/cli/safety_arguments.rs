@@ -10,7 +10,7 @@ use ipam_planner::plan::PlanDocument;
 
 /// Limits, waivers and protections.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Rails {
+pub(super) struct SafetyArguments {
     /// Let the plan exceed this limit, such as `release-percent`, or take so many addresses from
     /// Services, such as `lost-addresses=3`; once for each.
     #[arg(long, value_name = "WAIVER")]
@@ -48,10 +48,10 @@ impl FromStr for Setting {
     }
 }
 
-impl Rails {
+impl SafetyArguments {
     /// Adds the flags to the Policy.
     pub(super) fn amend(&self, policy: &mut Policy) {
-        let Rails {
+        let SafetyArguments {
             waive: _,
             limit,
             protect_node,

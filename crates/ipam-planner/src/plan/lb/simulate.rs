@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::super::change::Change;
-use super::world::World;
+use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
-    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, settle,
+    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, evaluate,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
@@ -78,7 +78,7 @@ pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Obs
         // Nodes alone change nothing here, and copying every pool and Service would be for nothing.
         return Effects::default();
     }
-    let mut foretelling = Foretelling::new(observed);
+    let mut foretelling = Simulation::new(observed);
     for change in changes {
         foretelling.foresee(change);
     }
@@ -88,20 +88,20 @@ pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Obs
 type Losses = BTreeMap<(ServiceName, IpAddr), (Loss, Certainty)>;
 
 /// Foretells change by change.
-pub(super) struct Foretelling {
-    before: World,
-    world: World,
+pub(super) struct Simulation {
+    before: SimulatedState,
+    state: SimulatedState,
     lost: Losses,
     given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
     last: Option<BTreeMap<ServiceName, Outlook>>,
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
-    sight: Sight,
+    visibility: Visibility,
 }
 
 /// Whether Services could be seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sight {
+enum Visibility {
     Clear,
     Blind,
 }
@@ -140,36 +140,40 @@ fn all(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
     contested.chain(certain(outlook)).collect()
 }
 
-impl Foretelling {
-    pub(super) fn new(observed: &Observed) -> Foretelling {
-        let world = World::new(observed);
+impl Simulation {
+    pub(super) fn new(observed: &Observed) -> Simulation {
+        let state = SimulatedState::new(observed);
         let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
-        let sight = if is_blind { Sight::Blind } else { Sight::Clear };
+        let visibility = if is_blind {
+            Visibility::Blind
+        } else {
+            Visibility::Clear
+        };
         let (lost, given) = (Losses::new(), BTreeMap::new());
-        Foretelling {
-            before: world.clone(),
-            world,
+        Simulation {
+            before: state.clone(),
+            state,
             lost,
             given,
             last: None,
             touched: Vec::new(),
-            sight,
+            visibility,
         }
     }
 
     /// Pools and Services after the changes so far.
-    pub(super) fn world(&self) -> &World {
-        &self.world
+    pub(super) fn state(&self) -> &SimulatedState {
+        &self.state
     }
 
     /// Foresees a change, and notes in it what it means for workloads.
     pub(super) fn step(&mut self, change: &mut Change) {
-        let is_first = self.world.pools.is_empty();
+        let is_first = self.state.pools.is_empty();
         let takes_away = self.foresee(change);
         let hazard = match change {
             // The first pool wakes the operator, which then takes away what it did not give.
             Change::AddressPool(pool)
-                if self.sight == Sight::Blind && (pool.before.is_some() || is_first) =>
+                if self.visibility == Visibility::Blind && (pool.before.is_some() || is_first) =>
             {
                 Hazard::Destructive
             }
@@ -188,19 +192,19 @@ impl Foretelling {
         if change.as_node().is_some() {
             return false;
         }
-        let rules = self.world.rules.clone();
-        let known = self.world.read(&rules);
-        self.world.put(change);
-        let pools = self.world.read(&rules);
-        let settled = settle(
+        let rules = self.state.rules.clone();
+        let known = self.state.read(&rules);
+        self.state.put(change);
+        let pools = self.state.read(&rules);
+        let evaluated = evaluate(
             &pools,
-            self.world.services.values(),
+            self.state.services.values(),
             &rules,
             OperatorState::Running(&known),
         );
-        self.world.mark(&pools, &known);
-        for (name, outlook) in &settled.outlooks {
-            let Some(service) = self.world.services.get_mut(name) else {
+        self.state.mark(&pools, &known);
+        for (name, outlook) in &evaluated.outlooks {
+            let Some(service) = self.state.services.get_mut(name) else {
                 continue;
             };
             service.ingress.clone_from(&outlook.keeps);
@@ -218,8 +222,8 @@ impl Foretelling {
                 }
             }
         }
-        let lost = lost_of(&settled.outlooks, all);
-        self.last = Some(settled.outlooks);
+        let lost = lost_of(&evaluated.outlooks, all);
+        self.last = Some(evaluated.outlooks);
         if let Change::AddressPool(change) = change {
             let manifests = change.before.iter().chain(&change.after);
             self.touched
@@ -242,7 +246,7 @@ impl Foretelling {
         let rules = self.before.rules.clone();
         let pools = self.before.read(&rules);
         let running = OperatorState::Running(&pools);
-        let anyway = settle(&pools, self.before.services.values(), &rules, running);
+        let anyway = evaluate(&pools, self.before.services.values(), &rules, running);
         let mut effects: BTreeMap<ServiceName, ServiceEffect> = BTreeMap::new();
         for (name, outlook) in last {
             let before = anyway.outlooks.get(&name);
@@ -295,15 +299,15 @@ impl Foretelling {
 
     /// Known addresses that a Service has after all steps, and had not before.
     fn new_addresses(&self, service: &ServiceName) -> Vec<Gain> {
-        let ingress = |world: &World| {
-            world
+        let ingress = |state: &SimulatedState| {
+            state
                 .services
                 .get(service)
                 .map(|s| s.ingress.clone())
                 .unwrap_or_default()
         };
         let had = ingress(&self.before);
-        ingress(&self.world)
+        ingress(&self.state)
             .into_iter()
             .filter(|address| !had.contains(address))
             .map(Gain::Exactly)
@@ -321,7 +325,7 @@ impl Foretelling {
 
     /// Pools that overlap then, and did not before.
     fn conflicts(&self, rules: &LbRules) -> BTreeMap<String, Conflict> {
-        let (before, after) = (self.before.read(rules), self.world.read(rules));
+        let (before, after) = (self.before.read(rules), self.state.read(rules));
         let known = conflicts(&before, OperatorState::Running(&before));
         let new = conflicts(&after, OperatorState::Running(&after));
         new.into_iter()
@@ -358,12 +362,12 @@ impl Foretelling {
     /// Addresses that go when an operator of these rules starts, and would not have gone before the
     /// changes.
     fn lost_at_start(&self, rules: &LbRules) -> Losses {
-        let at_start = |world: &World| {
-            let pools = world.read(rules);
+        let at_start = |state: &SimulatedState| {
+            let pools = state.read(rules);
             lost_of(
-                &settle(
+                &evaluate(
                     &pools,
-                    world.services.values(),
+                    state.services.values(),
                     rules,
                     OperatorState::Restarted,
                 )
@@ -372,7 +376,7 @@ impl Foretelling {
             )
         };
         let before = at_start(&self.before);
-        let mut lost = at_start(&self.world);
+        let mut lost = at_start(&self.state);
         lost.retain(|address, _| !before.contains_key(address));
         lost
     }

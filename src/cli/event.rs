@@ -1,4 +1,4 @@
-//! News of `watch` and the operator as lines: for people, or an object for each.
+//! ControllerEvent of `watch` and the operator as lines: for people, or an object for each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use super::failure::Failure;
 use super::progress::fault;
 use super::{Format, Reached, output};
-use crate::render::{Detail, Paint, count, diagnostics, findings_in_news, printable};
+use crate::render::{Detail, Paint, count, diagnostics, findings_in_event, printable};
 use ipam_cluster::Rollback;
 use ipam_config::documents::Documents;
 use ipam_controller::apply::Outcome;
-use ipam_controller::{News, Waiting, WaitingChange};
+use ipam_controller::{ControllerEvent, Waiting, WaitingChange};
 use ipam_core::model::{Finding, Hazard, Severity, grouped_digits};
 use ipam_desired::Activity;
 use ipam_planner::plan::ChangeDocument;
@@ -79,8 +79,11 @@ impl Announcer {
         self.nobody_listens.clone()
     }
 
-    pub(super) fn hear(&mut self, news: &News<'_>) {
-        if let (Format::Human, News::Invalid(loaded) | News::InForce(loaded)) = (self.format, news)
+    pub(super) fn on_event(&mut self, event: &ControllerEvent<'_>) {
+        if let (
+            Format::Human,
+            ControllerEvent::Invalid(loaded) | ControllerEvent::InForce(loaded),
+        ) = (self.format, event)
         {
             self.say(Said::Files(
                 loaded.findings.clone(),
@@ -88,8 +91,8 @@ impl Announcer {
             ));
         }
         let at = Timestamp::now();
-        match (self.format, news) {
-            (Format::Json, News::Invalid(loaded)) => {
+        match (self.format, event) {
+            (Format::Json, ControllerEvent::Invalid(loaded)) => {
                 let (findings, revision) = (loaded.findings.clone(), loaded.revision.clone());
                 self.say(Said::Faults {
                     findings,
@@ -97,8 +100,8 @@ impl Announcer {
                     at,
                 });
             }
-            (Format::Json, news) => {
-                as_json(news).into_iter().for_each(|object| {
+            (Format::Json, event) => {
+                as_json(event).into_iter().for_each(|object| {
                     self.say(Said::Line {
                         text: String::new(),
                         object,
@@ -106,8 +109,8 @@ impl Announcer {
                     })
                 });
             }
-            (Format::Human, news) => {
-                let text = human(news);
+            (Format::Human, event) => {
+                let text = human(event);
                 if !text.is_empty() {
                     self.say(Said::Line {
                         text,
@@ -160,7 +163,7 @@ fn print(format: Format, said: Receiver<Said>) -> std::io::Result<()> {
                 revision,
                 at,
             } => {
-                let mut object = findings_in_news(&findings);
+                let mut object = findings_in_event(&findings);
                 (object["event"], object["revision"]) = ("invalid".into(), revision.into());
                 line(format, "", object, at)?;
             }
@@ -181,10 +184,10 @@ fn line(format: Format, text: &str, mut object: Value, at: Timestamp) -> std::io
     }
 }
 
-fn human(news: &News<'_>) -> String {
+fn human(event: &ControllerEvent<'_>) -> String {
     let line = |word: String, what: &str| format!("{word}  {what}\n");
-    match news {
-        News::InForce(loaded) => {
+    match event {
+        ControllerEvent::InForce(loaded) => {
             let of = loaded
                 .revision
                 .as_ref()
@@ -195,7 +198,7 @@ fn human(news: &News<'_>) -> String {
                 &format!("{}{of}", count(loaded.documents.files.len(), "file")),
             )
         }
-        News::Invalid(loaded) => {
+        ControllerEvent::Invalid(loaded) => {
             let faults = loaded
                 .findings
                 .iter()
@@ -206,7 +209,7 @@ fn human(news: &News<'_>) -> String {
             );
             line(Paint::Red.on("invalid"), &what)
         }
-        News::Finished {
+        ControllerEvent::Finished {
             change, outcome, ..
         } => {
             let change = ChangeDocument::from(*change);
@@ -225,20 +228,25 @@ fn human(news: &News<'_>) -> String {
                 ),
             }
         }
-        News::Waiting(waiting) => human_waiting(waiting),
-        News::Planned(_) | News::Sending(_) | News::Nodes(_) | News::Conflict(_) => String::new(),
-        News::Undone(target, pause) => {
+        ControllerEvent::Waiting(waiting) => human_waiting(waiting),
+        ControllerEvent::Planned(_)
+        | ControllerEvent::Sending(_)
+        | ControllerEvent::Nodes(_)
+        | ControllerEvent::Conflict(_) => String::new(),
+        ControllerEvent::Undone(target, pause) => {
             let what = format!(
                 "{target}: somebody undoes what is written; left alone for {} s",
                 pause.as_secs()
             );
             line(Paint::Red.on("undone"), &printable(&what))
         }
-        News::RolledBack(rollback) => line(Paint::Red.on("rolled back"), &rollback_text(rollback)),
-        News::Trouble(why) => line(Paint::Red.on("trouble"), &printable(why)),
-        News::Recovered => line(Paint::Green.on("recovered"), ""),
-        News::Leads => line(Paint::Bold.on("leads"), ""),
-        News::StandsBy(why) => line("stands by".to_owned(), &printable(why)),
+        ControllerEvent::RolledBack(rollback) => {
+            line(Paint::Red.on("rolled back"), &rollback_text(rollback))
+        }
+        ControllerEvent::Trouble(why) => line(Paint::Red.on("trouble"), &printable(why)),
+        ControllerEvent::Recovered => line(Paint::Green.on("recovered"), ""),
+        ControllerEvent::Leads => line(Paint::Bold.on("leads"), ""),
+        ControllerEvent::StandsBy(why) => line("stands by".to_owned(), &printable(why)),
     }
 }
 
@@ -333,12 +341,12 @@ fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
 }
 
 /// `None` where it is not for people.
-fn as_json(news: &News<'_>) -> Option<Value> {
-    Some(match news {
-        News::InForce(loaded) => {
+fn as_json(event: &ControllerEvent<'_>) -> Option<Value> {
+    Some(match event {
+        ControllerEvent::InForce(loaded) => {
             json!({"event": "in-force", "files": loaded.documents.files.len(), "revision": loaded.revision})
         }
-        News::Finished {
+        ControllerEvent::Finished {
             change,
             outcome,
             waited,
@@ -357,21 +365,21 @@ fn as_json(news: &News<'_>) -> Option<Value> {
             };
             json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default(), "waited_seconds": waited.as_secs_f64()})
         }
-        News::Waiting(waiting) => waiting_as_json(waiting),
-        News::Undone(target, pause) => {
+        ControllerEvent::Waiting(waiting) => waiting_as_json(waiting),
+        ControllerEvent::Undone(target, pause) => {
             json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
         }
         // The printer makes those of faults.
-        News::Invalid(_)
-        | News::Planned(_)
-        | News::Sending(_)
-        | News::Nodes(_)
-        | News::Conflict(_) => return None,
-        News::RolledBack(rollback) => rollback_as_json(rollback),
-        News::Trouble(why) => json!({"event": "trouble", "why": why}),
-        News::Recovered => json!({"event": "recovered"}),
-        News::Leads => json!({"event": "leads"}),
-        News::StandsBy(why) => json!({"event": "stands-by", "why": why}),
+        ControllerEvent::Invalid(_)
+        | ControllerEvent::Planned(_)
+        | ControllerEvent::Sending(_)
+        | ControllerEvent::Nodes(_)
+        | ControllerEvent::Conflict(_) => return None,
+        ControllerEvent::RolledBack(rollback) => rollback_as_json(rollback),
+        ControllerEvent::Trouble(why) => json!({"event": "trouble", "why": why}),
+        ControllerEvent::Recovered => json!({"event": "recovered"}),
+        ControllerEvent::Leads => json!({"event": "leads"}),
+        ControllerEvent::StandsBy(why) => json!({"event": "stands-by", "why": why}),
     })
 }
 
@@ -449,7 +457,7 @@ mod tests {
         };
         let loaded = understand(Documents { files: vec![file] }, Vec::new());
         let (mut human, said) = silent(Format::Human);
-        human.hear(&News::Invalid(&loaded));
+        human.on_event(&ControllerEvent::Invalid(&loaded));
         assert!(
             matches!(said.try_recv(), Ok(Said::Files(findings, _)) if findings == loaded.findings)
         );
@@ -457,7 +465,7 @@ mod tests {
             matches!(said.try_recv(), Ok(Said::Line { text, .. }) if text.contains("1,000 faults"))
         );
         let (mut json, said) = silent(Format::Json);
-        json.hear(&News::Invalid(&loaded));
+        json.on_event(&ControllerEvent::Invalid(&loaded));
         assert!(
             matches!(said.try_recv(), Ok(Said::Faults { findings, .. }) if findings == loaded.findings)
         );

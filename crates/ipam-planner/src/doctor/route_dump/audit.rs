@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::{Rib, Route, Usage};
+use super::{Route, RouteDump, Usage};
 use crate::doctor::{finding, named, spaced};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
@@ -28,14 +28,23 @@ struct Audit<'o> {
 
 /// What is wrong with the routes of these routers together: a route that one of two families' files
 /// holds is not missing in the other.
-pub(crate) fn audit(ribs: &[Rib], desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
+pub(crate) fn audit(
+    ribs: &[RouteDump],
+    desired: Option<&Desired>,
+    observed: &Observed,
+) -> Vec<Finding> {
     if ribs.is_empty() || !observed.knows_homes() {
         return Vec::new();
     }
     let audit = Audit::new(desired, observed);
     let mut findings: Vec<Finding> = ribs
         .iter()
-        .flat_map(|rib| rib.routes.iter().flat_map(|route| audit.route(rib, route)))
+        .flat_map(|route_dump| {
+            route_dump
+                .routes
+                .iter()
+                .flat_map(|route| audit.route(route_dump, route))
+        })
         .collect();
     findings.extend(audit.missing(ribs));
     findings.extend(audit.unknown_origins(ribs));
@@ -81,7 +90,7 @@ impl<'o> Audit<'o> {
         }
     }
 
-    fn route(&self, rib: &Rib, route: &Route) -> Vec<Finding> {
+    fn route(&self, route_dump: &RouteDump, route: &Route) -> Vec<Finding> {
         let range = route.prefix.range();
         // A wider route than all that is ours is an aggregate or the default route.
         let place = self
@@ -99,10 +108,13 @@ impl<'o> Audit<'o> {
             .map(|(_, home)| *home)
             .collect();
         if let Some((owner, _)) = homes.iter().find(|(_, block)| *block == route.prefix) {
-            return self.wrong_nodes(rib, route, owner).into_iter().collect();
+            return self
+                .wrong_nodes(route_dump, route, owner)
+                .into_iter()
+                .collect();
         }
         if let Some((owner, block)) = homes.iter().find(|(_, block)| block.contains(route.prefix)) {
-            return vec![self.too_specific(rib, route, owner, *block)];
+            return vec![self.too_specific(route_dump, route, owner, *block)];
         }
         // Addresses of Services may be announced together.
         let is_of_services = self
@@ -119,7 +131,7 @@ impl<'o> Audit<'o> {
         if !homes.is_empty() || is_of_services || (is_blind && is_balanced()) {
             return Vec::new();
         }
-        vec![self.stale(rib, route)]
+        vec![self.stale(route_dump, route)]
     }
 
     /// The nodes that a route leads to.
@@ -133,7 +145,7 @@ impl<'o> Audit<'o> {
             .collect()
     }
 
-    fn evidence(&self, rib: &Rib, route: &Route) -> Vec<String> {
+    fn evidence(&self, route_dump: &RouteDump, route: &Route) -> Vec<String> {
         let path = |path: &super::Path| {
             let used = if path.usage == Usage::Used {
                 "in use"
@@ -142,7 +154,7 @@ impl<'o> Audit<'o> {
             };
             format!(
                 "{}: {} by way of {} ({used})",
-                rib.source.escape_debug(),
+                route_dump.source.escape_debug(),
                 route.prefix,
                 spaced(&path.hops)
             )
@@ -150,7 +162,12 @@ impl<'o> Audit<'o> {
         route.paths.iter().map(path).collect()
     }
 
-    fn wrong_nodes(&self, rib: &Rib, route: &Route, owner: &NodeName) -> Option<Finding> {
+    fn wrong_nodes(
+        &self,
+        route_dump: &RouteDump,
+        route: &Route,
+        owner: &NodeName,
+    ) -> Option<Finding> {
         let wrong = |usage| -> Vec<&NodeName> {
             self.leads_to(route, usage)
                 .into_iter()
@@ -180,13 +197,19 @@ impl<'o> Audit<'o> {
         );
         let finding = finding(severity, "route-from-wrong-node", message)
             .about(ObjectRef::node(owner))
-            .seen(self.evidence(rib, route));
+            .seen(self.evidence(route_dump, route));
         Some(finding.causes(consequence).help(
             "see what `doctor` says of that node: its announced block is not the one of its Pods",
         ))
     }
 
-    fn too_specific(&self, rib: &Rib, route: &Route, owner: &NodeName, block: Block) -> Finding {
+    fn too_specific(
+        &self,
+        route_dump: &RouteDump,
+        route: &Route,
+        owner: &NodeName,
+        block: Block,
+    ) -> Finding {
         let message = format!(
             "routers hold {}, a part of {block}, in which the Pods of node `{owner}` live",
             route.prefix
@@ -210,19 +233,19 @@ impl<'o> Audit<'o> {
         };
         let finding = finding(severity, "route-too-specific", message)
             .about(ObjectRef::node(owner))
-            .seen(self.evidence(rib, route));
+            .seen(self.evidence(route_dump, route));
         finding
             .causes(consequence)
             .help("find out who announces it, and filter it at the routers: a node's whole block is all that they need")
     }
 
-    fn stale(&self, rib: &Rib, route: &Route) -> Finding {
+    fn stale(&self, route_dump: &RouteDump, route: &Route) -> Finding {
         let message = format!(
             "routers hold {}, in which no Pods live and which no Service has",
             route.prefix
         );
-        let finding =
-            finding(Severity::Warning, "route-stale", message).seen(self.evidence(rib, route));
+        let finding = finding(Severity::Warning, "route-stale", message)
+            .seen(self.evidence(route_dump, route));
         let finding = finding
             .causes("packets to it go to a node that drops them, and whoever gets the block next is not reached");
         finding.help("restart the agent that announces it, or remove the static route")
@@ -230,7 +253,7 @@ impl<'o> Audit<'o> {
 
     /// Routes to nodes' blocks of which neither next hop nor peer is a node: a router stands
     /// between.
-    fn unknown_origins(&self, ribs: &[Rib]) -> Option<Finding> {
+    fn unknown_origins(&self, ribs: &[RouteDump]) -> Option<Finding> {
         let is_home = |route: &&Route| {
             self.homes
                 .overlapping(&route.prefix.range())
@@ -239,33 +262,34 @@ impl<'o> Audit<'o> {
         let is_unknown = |route: &&Route| {
             !route.paths.is_empty() && self.leads_to(route, Usage::Used).is_empty()
         };
-        let unknown: Vec<(&Rib, &Route)> = ribs
+        let unknown: Vec<(&RouteDump, &Route)> = ribs
             .iter()
-            .flat_map(|rib| {
-                rib.routes
+            .flat_map(|route_dump| {
+                route_dump
+                    .routes
                     .iter()
                     .filter(is_home)
                     .filter(is_unknown)
-                    .map(move |route| (rib, route))
+                    .map(move |route| (route_dump, route))
             })
             .collect();
-        let (rib, first) = unknown.first()?;
+        let (route_dump, first) = unknown.first()?;
         let message = format!(
             "of {} it cannot be told from which node: neither next hop nor peer is a node",
             routes(unknown.len())
         );
         let finding = finding(Severity::Info, "route-of-unknown-origin", message)
-            .seen(self.evidence(rib, first));
+            .seen(self.evidence(route_dump, first));
         let finding = finding.causes("whether they lead to the right node is not judged");
         Some(finding.help("give the RIB of the routers that the nodes peer with"))
     }
 
     /// Blocks of nodes that announce, of a family that one of the routers has any route of; where
     /// none has any, of every family.
-    fn missing(&self, ribs: &[Rib]) -> Vec<Finding> {
+    fn missing(&self, ribs: &[RouteDump]) -> Vec<Finding> {
         let routes = ribs
             .iter()
-            .flat_map(|rib| &rib.routes)
+            .flat_map(|route_dump| &route_dump.routes)
             .filter(|route| !route.paths.is_empty());
         let held: BTreeSet<Block> = routes.map(|route| route.prefix).collect();
         let families: BTreeSet<Family> = held.iter().map(|block| block.family()).collect();
@@ -305,13 +329,16 @@ impl<'o> Audit<'o> {
 }
 
 fn without_route(
-    ribs: &[Rib],
+    ribs: &[RouteDump],
     node: &NodeName,
     block: Block,
     aggregate: Option<Block>,
     held: usize,
 ) -> Finding {
-    let sources: Vec<&str> = ribs.iter().map(|rib| rib.source.as_str()).collect();
+    let sources: Vec<&str> = ribs
+        .iter()
+        .map(|route_dump| route_dump.source.as_str())
+        .collect();
     let evidence = format!(
         "{}: {}, none of them to {block}",
         sources.join(", ").escape_debug(),

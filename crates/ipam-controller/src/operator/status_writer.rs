@@ -16,8 +16,8 @@ use tokio::time::sleep;
 use super::objects::Objects;
 use crate::apply::Outcome;
 use crate::event::{EventKind, EventSubject, EventText};
-use crate::status::{Faults, Texts, Told};
-use crate::{Loaded, News, Telemetry};
+use crate::status::{Faults, StatusInput, Texts};
+use crate::{ControllerEvent, Loaded, Telemetry};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, Operation, Target, Write};
 use ipam_config::custom_resources::{ObjectState, StoredObject};
@@ -63,7 +63,7 @@ enum Queued {
 
 /// What is told, and who hears of the news for it.
 #[derive(Debug)]
-pub(super) struct Bulletin {
+pub(super) struct StatusWriter {
     objects: Arc<Objects>,
     telemetry: Arc<Telemetry>,
     identity: String,
@@ -90,17 +90,17 @@ struct State {
     exhausted: BTreeSet<String>,
 }
 
-impl Bulletin {
+impl StatusWriter {
     pub(super) fn new(
         objects: Arc<Objects>,
         telemetry: Arc<Telemetry>,
         identity: String,
-    ) -> (Bulletin, mpsc::Receiver<EventText>) {
+    ) -> (StatusWriter, mpsc::Receiver<EventText>) {
         let (events, receiver) = mpsc::channel(EVENTS);
         let (state, speaks, stirred) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         let written = Mutex::new(Instant::now());
         (
-            Bulletin {
+            StatusWriter {
                 objects,
                 telemetry,
                 identity,
@@ -122,24 +122,24 @@ impl Bulletin {
     }
 
     /// Takes note of the news. Never waits.
-    pub(super) fn hear(&self, news: &News<'_>) {
-        match news {
-            News::InForce(loaded) => {
+    pub(super) fn on_event(&self, event: &ControllerEvent<'_>) {
+        match event {
+            ControllerEvent::InForce(loaded) => {
                 let mut state = self.lock();
                 state.faults = Faults::of(&loaded.findings);
                 state.in_force = texts(loaded);
                 state.read = state.in_force.clone();
             }
-            News::Invalid(loaded) => self.invalid(loaded),
-            News::Planned(planned) => {
+            ControllerEvent::Invalid(loaded) => self.invalid(loaded),
+            ControllerEvent::Planned(planned) => {
                 let pools = planned.loaded.desired.pools.values();
                 self.lock().planned =
                     Some(pools.map(|pool| (pool.name.clone(), pool.state)).collect());
                 self.blocked(planned.plan, planned.observed);
                 self.exhausted();
             }
-            News::Waiting(waiting) => self.lock().waiting = waiting.for_a_person.len(),
-            News::Finished {
+            ControllerEvent::Waiting(waiting) => self.lock().waiting = waiting.for_a_person.len(),
+            ControllerEvent::Finished {
                 change,
                 outcome: Outcome::Applied,
                 ..
@@ -416,7 +416,7 @@ impl Bulletin {
             waiting,
             ..
         } = &*state;
-        let status = Told {
+        let status = StatusInput {
             read,
             faults,
             in_force,

@@ -17,7 +17,7 @@ pub struct Witness<'w> {
 
 /// What has become of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum ClaimStatus {
     /// Its write may still land.
     Pending,
     /// The object shows the block, so the object is the record.
@@ -31,16 +31,16 @@ pub enum Fate {
 }
 
 /// What has become of a claim; `None` is that complete lists do not have it.
-pub fn fate(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> Fate {
+pub fn claim_status(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> ClaimStatus {
     let Some(witness) = witness.filter(|witness| witness.uid == claim.uid) else {
-        return Fate::Orphaned;
+        return ClaimStatus::Orphaned;
     };
     match &claim.guard {
-        ClaimGuard::Version(_) if witness.shown.contains(&block) => Fate::Shown,
-        ClaimGuard::Version(version) if version == witness.resource_version => Fate::Pending,
-        ClaimGuard::Version(_) => Fate::Missed,
+        ClaimGuard::Version(_) if witness.shown.contains(&block) => ClaimStatus::Shown,
+        ClaimGuard::Version(version) if version == witness.resource_version => ClaimStatus::Pending,
+        ClaimGuard::Version(_) => ClaimStatus::Missed,
         // Whatever the created object shows, it may be deleted, and then a creation that is under
         // way lands after all.
-        ClaimGuard::Creation => Fate::Pending,
+        ClaimGuard::Creation => ClaimStatus::Pending,
     }
 }

@@ -21,7 +21,7 @@ use ipam_desired::{Activity, Desired};
 
 /// The state after a whole plan.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct PlannedState {
     /// All pools; taken is whatever was seen or planned.
     supply: Supply,
     /// What holds for every node, without the nodes.
@@ -39,10 +39,10 @@ pub struct Newcomers {
     pub blocked: Vec<Blocked>,
 }
 
-impl Standing {
+impl PlannedState {
     /// What is left after this plan, which was made from these; `None` where a node's block hangs
     /// together with more than that node.
-    pub fn after(plan: &Plan, desired: &Desired, observed: &Observed) -> Option<Standing> {
+    pub fn after(plan: &Plan, desired: &Desired, observed: &Observed) -> Option<PlannedState> {
         let is_by_node = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
         let is_limited = desired
             .policy
@@ -78,7 +78,7 @@ impl Standing {
             .chain(planned)
             .chain(pinned);
         taken.for_each(|range| supply.take(&range));
-        Some(Standing {
+        Some(PlannedState {
             supply,
             rest: without_nodes(observed),
         })

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{News, OnNews, Work};
+use super::{ControllerEvent, OnEvent, Work};
 use crate::{Job, Loaded, LostRaces};
 use ipam_cilium::observed::{Node, ObjectVersion, Observed, Reader};
 use ipam_cluster::{Cluster, ClusterError, Follow, Touched};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::plan::{Change, Newcomers, Plan, Standing, node_changes};
+use ipam_planner::plan::{Change, Newcomers, Plan, PlannedState, node_changes};
 
 /// How soon all is planned again when something has changed that is not urgent, such as a node that
 /// is gone.
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// What is known since the last whole plan.
 #[derive(Debug)]
 pub(super) struct Known {
-    standing: Standing,
+    planned_state: PlannedState,
     /// The files that it was made from.
     loaded: Arc<Loaded>,
     /// What each node shows.
@@ -42,7 +42,7 @@ impl Known {
         observed: &Observed,
         interval: Duration,
     ) -> Option<Known> {
-        let standing = Standing::after(plan, &loaded.desired, observed)?;
+        let planned_state = PlannedState::after(plan, &loaded.desired, observed)?;
         let mut blocks = shown(observed);
         for name in observed.nodes.keys() {
             blocks.entry(name.clone()).or_default();
@@ -51,15 +51,15 @@ impl Known {
         let rest = loaded.desired.policy.quarantine;
         let freed = observed
             .claims_in_force(rest)
-            .resting
+            .quarantined
             .into_values()
-            .map(|resting| resting.free_at)
+            .map(|quarantined| quarantined.free_at)
             .min();
         let freed = freed.and_then(|at| Duration::try_from(at.duration_since(observed.at)).ok());
         let due =
             Instant::now() + freed.map_or(interval, |freed| freed.clamp(SOON, interval.max(SOON)));
         let mut known = Known {
-            standing,
+            planned_state,
             loaded: loaded.clone(),
             blocks,
             served: BTreeMap::new(),
@@ -94,10 +94,10 @@ impl Known {
         touched
             .lingering
             .iter()
-            .for_each(|block| self.standing.take(&block.range()));
+            .for_each(|block| self.planned_state.take(&block.range()));
         seen.nodes
             .values()
-            .for_each(|node| self.standing.take_machine(node));
+            .for_each(|node| self.planned_state.take_machine(node));
         let mut joined = Vec::new();
         for name in &touched.names {
             let name: NodeName = name.parse().ok()?;
@@ -129,7 +129,7 @@ impl Known {
         );
         let Observed { claims, at, .. } = seen;
         let newcomers = self
-            .standing
+            .planned_state
             .newcomers(&self.loaded.desired, claims, at, joined)?;
         let are_served = newcomers.blocked.is_empty()
             && newcomers.changes.iter().all(Change::gives_to_a_new_node);
@@ -201,7 +201,7 @@ impl<C: Follow> Work<'_, C> {
     /// there is more to do.
     pub(super) async fn join(
         &mut self,
-        on_news: &mut OnNews<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Option<Result<Duration, ClusterError>> {
         // What goes wrong on the way leaves nothing that could be relied on.
         let mut known = self.known.take()?;
@@ -209,13 +209,13 @@ impl<C: Follow> Work<'_, C> {
         if known.is_due() || !Arc::ptr_eq(&known.loaded, &loaded) {
             return None;
         }
-        let touched = self.mirror.touched()?;
+        let touched = self.cache.touched()?;
         let mut reader = Reader::default();
         for (kind, json) in &touched.objects {
             reader.object(*kind, json).ok()?;
         }
-        let mirror = self.mirror;
-        let direct = mirror.direct();
+        let cache = self.cache;
+        let direct = cache.direct();
         let Newcomers {
             observed,
             changes,
@@ -234,7 +234,7 @@ impl<C: Follow> Work<'_, C> {
                 openstack: Some(&openstack),
             };
             let tried = match self
-                .apply(&direct, &job, observed, changes, LostRaces::Left, on_news)
+                .apply(&direct, &job, observed, changes, LostRaces::Left, on_event)
                 .await
             {
                 Ok(tried) => tried,
@@ -247,7 +247,7 @@ impl<C: Follow> Work<'_, C> {
             if let Some(told) = &mut self.told.waiting {
                 told.nodes = told.nodes.max(known.blocks.len());
             }
-            on_news(News::Nodes(known.blocks.len()));
+            on_event(ControllerEvent::Nodes(known.blocks.len()));
         }
         let due = known.due.saturating_duration_since(Instant::now());
         self.known = Some(known);

@@ -10,7 +10,7 @@ use super::kept::{
     Kept, Object, Owed, WITH_BLOCKS, claims_version, key, number, object_of, version,
 };
 use super::rollback::{self, Rollback, Writes};
-use crate::{Notice, Operation, Seen, Target, Write, WriteError, Written};
+use crate::{ObjectEvent, Operation, Seen, Target, Write, WriteError, Written};
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
@@ -255,26 +255,26 @@ impl State {
         lingering
     }
 
-    pub(super) fn hear(&mut self, kind: ObservedKind, notice: Notice<'_>) -> Heard {
+    pub(super) fn on_event(&mut self, kind: ObservedKind, object_event: ObjectEvent<'_>) -> Heard {
         self.trouble.remove(kind.resource());
         let Some(kept) = self.kinds.get_mut(&kind) else {
             return Heard::Nothing;
         };
-        let at = match notice {
-            Notice::Reached(version) => version.parse().unwrap_or(0),
-            Notice::Changed(object) | Notice::Gone(object) => version(object),
+        let at = match object_event {
+            ObjectEvent::Bookmark(version) => version.parse().unwrap_or(0),
+            ObjectEvent::Changed(object) | ObjectEvent::Deleted(object) => version(object),
         };
         if at < kept.reached {
             // A watch never tells of what was before it began: the server went back in time.
             return self.read_anew();
         }
-        let heard = match notice {
-            Notice::Reached(_) => {
+        let heard = match object_event {
+            ObjectEvent::Bookmark(_) => {
                 kept.reached = at;
                 Heard::Nothing
             }
-            Notice::Changed(object) => self.changed(kind, object),
-            Notice::Gone(object) => self.gone(kind, object),
+            ObjectEvent::Changed(object) => self.changed(kind, object),
+            ObjectEvent::Deleted(object) => self.gone(kind, object),
         };
         let is_known = self.forget_vanished();
         if is_known {
@@ -521,26 +521,29 @@ mod tests {
     fn a_block_that_vanishes_lingers_until_it_is_known_where_it_went() {
         let mut state = state();
         assert_eq!(
-            state.hear(
+            state.on_event(
                 ObservedKind::Node,
-                Notice::Gone(&object("n", 12, Some("10.0.0.0/24")))
+                ObjectEvent::Deleted(&object("n", 12, Some("10.0.0.0/24")))
             ),
             Heard::Change
         );
         assert_eq!(
-            state.hear(ObservedKind::Node, Notice::Changed(&object("n", 13, None))),
+            state.on_event(
+                ObservedKind::Node,
+                ObjectEvent::Changed(&object("n", 13, None))
+            ),
             Heard::Change
         );
         assert_eq!(lingering(&state), ["10.0.0.0/24"]);
         // The agent had started before the Node was deleted, which is heard of only now.
-        state.hear(
+        state.on_event(
             ObservedKind::CiliumNode,
-            Notice::Changed(&object("n", 11, Some("10.0.0.0/24"))),
+            ObjectEvent::Changed(&object("n", 11, Some("10.0.0.0/24"))),
         );
         assert_eq!(lingering(&state), [""; 0], "an object shows it");
-        state.hear(
+        state.on_event(
             ObservedKind::CiliumNode,
-            Notice::Gone(&object("n", 14, Some("10.0.0.0/24"))),
+            ObjectEvent::Deleted(&object("n", 14, Some("10.0.0.0/24"))),
         );
         assert_eq!(
             lingering(&state),
@@ -548,7 +551,7 @@ mod tests {
             "and then none does, but the Node may"
         );
         assert_eq!(
-            state.hear(ObservedKind::Node, Notice::Reached("20")),
+            state.on_event(ObservedKind::Node, ObjectEvent::Bookmark("20")),
             Heard::Change
         );
         assert_eq!(lingering(&state), [""; 0]);
@@ -559,7 +562,7 @@ mod tests {
         let mut state = state();
         let heartbeat = object("n", 11, Some("10.0.0.0/24"));
         assert_eq!(
-            state.hear(ObservedKind::Node, Notice::Changed(&heartbeat)),
+            state.on_event(ObservedKind::Node, ObjectEvent::Changed(&heartbeat)),
             Heard::Nothing
         );
         let kept = &state.kinds[&ObservedKind::Node];
@@ -575,16 +578,16 @@ mod tests {
 
     #[test]
     fn a_notice_of_an_earlier_time_demands_that_all_is_read_anew() {
-        for notice in [
-            Notice::Changed(&object("n", 6, None)),
-            Notice::Gone(&object("n", 6, None)),
-            Notice::Reached("9"),
+        for object_event in [
+            ObjectEvent::Changed(&object("n", 6, None)),
+            ObjectEvent::Deleted(&object("n", 6, None)),
+            ObjectEvent::Bookmark("9"),
         ] {
             let mut state = state();
             assert_eq!(
-                state.hear(ObservedKind::Node, notice),
+                state.on_event(ObservedKind::Node, object_event),
                 Heard::ReadAnew,
-                "{notice:?}"
+                "{object_event:?}"
             );
             assert!(!state.is_complete() && lingering(&state).is_empty());
         }
@@ -648,8 +651,8 @@ mod tests {
         let mut state = state();
         state.writing(&claim());
         state.written(&claim(), &answered(12));
-        state.hear(ObservedKind::Claims, Notice::Changed(&claims(12)));
-        state.hear(ObservedKind::Claims, Notice::Changed(&claims(13)));
+        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12)));
+        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(13)));
         go_back(&mut state, "7");
         assert_eq!(forgotten(&state), ["10.0.0.0/24 n"], "it was settled since");
     }
@@ -685,11 +688,11 @@ mod tests {
         let mut state = state();
         let mut full = claims(11);
         full["data"][ipam_cilium::observed::CLAIMS_KEY] = json!(
-            r#"{"format_version":"1.0","resting":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
+            r#"{"format_version":"1.0","quarantined":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
         );
-        state.hear(ObservedKind::Claims, Notice::Changed(&full));
+        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&full));
         assert_eq!(
-            state.hear(ObservedKind::Claims, Notice::Gone(&claims(12))),
+            state.on_event(ObservedKind::Claims, ObjectEvent::Deleted(&claims(12))),
             Heard::ReadAnew
         );
         let mut later = self::state().kinds;
@@ -722,10 +725,10 @@ mod tests {
 
     #[test]
     fn one_that_stands_by_leaves_a_rollback_to_another_that_quarantined_all_of_it() {
-        let resting = |block: &str| {
+        let quarantined = |block: &str| {
             let mut claims = claims(20);
             let record = format!(
-                r#"{{"format_version":"1.0","resting":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
+                r#"{{"format_version":"1.0","quarantined":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
             );
             claims["data"][ipam_cilium::observed::CLAIMS_KEY] = json!(record);
             claims
@@ -740,7 +743,10 @@ mod tests {
             if planned_from {
                 state.begin_term();
             }
-            state.hear(ObservedKind::Claims, Notice::Changed(&resting(block)));
+            state.on_event(
+                ObservedKind::Claims,
+                ObjectEvent::Changed(&quarantined(block)),
+            );
             assert_eq!(
                 state.rollback().is_none(),
                 is_left,
@@ -791,10 +797,16 @@ mod tests {
         let target = Target::Node("n".parse().unwrap());
         state.written(&write(target.clone()), &answered(12));
         assert!(!state.is_complete());
-        state.hear(ObservedKind::Node, Notice::Changed(&object("n", 11, None)));
+        state.on_event(
+            ObservedKind::Node,
+            ObjectEvent::Changed(&object("n", 11, None)),
+        );
         assert!(!state.is_complete());
         assert_eq!(
-            state.hear(ObservedKind::Node, Notice::Changed(&object("n", 12, None))),
+            state.on_event(
+                ObservedKind::Node,
+                ObjectEvent::Changed(&object("n", 12, None))
+            ),
             Heard::Change
         );
         assert!(state.is_complete());
@@ -842,7 +854,7 @@ mod tests {
         assert!(!state.is_complete());
         let mut going = object("n", 12, None);
         going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        state.hear(ObservedKind::Node, Notice::Changed(&going));
+        state.on_event(ObservedKind::Node, ObjectEvent::Changed(&going));
         assert!(state.is_complete());
         state.written(&delete("an-earlier-uid"), &answered(0));
         assert!(state.is_complete());
@@ -852,13 +864,13 @@ mod tests {
     fn claims_of_somebody_else_demand_that_all_is_read_anew() {
         let mut state = state();
         assert_eq!(
-            state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))),
+            state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12))),
             Heard::ReadAnew
         );
         assert!(!state.is_complete(), "Nodes may be older than these claims");
         let begun = state.begin();
         assert_eq!(
-            state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))),
+            state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(13))),
             Heard::ReadAnew
         );
         state.replace(self::state().kinds, begun);
@@ -866,7 +878,7 @@ mod tests {
         let mut state = self::state();
         state.writing(&write(Target::Claims));
         assert_eq!(
-            state.hear(ObservedKind::Claims, Notice::Changed(&claims(12))),
+            state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12))),
             Heard::Nothing,
             "ours, perhaps"
         );
@@ -875,12 +887,12 @@ mod tests {
             Heard::Nothing
         );
         assert_eq!(
-            state.hear(ObservedKind::Claims, Notice::Changed(&claims(13))),
+            state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(13))),
             Heard::ReadAnew
         );
         let mut state = self::state();
         state.writing(&write(Target::Claims));
-        state.hear(ObservedKind::Claims, Notice::Changed(&claims(12)));
+        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12)));
         let lost = Err(WriteError::Superseded("changed".to_owned()));
         assert_eq!(
             state.written(&write(Target::Claims), &lost),
@@ -935,16 +947,19 @@ mod tests {
                     let block = shows.map(|number| format!("10.0.{number}.0/24"));
                     let object = object(&name.to_string(), *at, block.as_deref());
                     let gone = shows.is_none() && rng.bool();
-                    state.hear(
+                    state.on_event(
                         *kind,
                         if gone {
-                            Notice::Gone(&object)
+                            ObjectEvent::Deleted(&object)
                         } else {
-                            Notice::Changed(&object)
+                            ObjectEvent::Changed(&object)
                         },
                     );
                 } else if rng.bool() {
-                    state.hear(kinds[index], Notice::Reached(&heard[index].to_string()));
+                    state.on_event(
+                        kinds[index],
+                        ObjectEvent::Bookmark(&heard[index].to_string()),
+                    );
                 }
                 let shown = state
                     .kinds

@@ -12,15 +12,15 @@ use ipam_core::model::ServiceName;
 
 /// What LB-IPAM works with.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct SimulatedState {
     pub(super) rules: LbRules,
     pub(super) pools: BTreeMap<String, SeenAddressPool>,
     pub(super) services: BTreeMap<ServiceName, LbService>,
 }
 
-impl World {
-    pub(crate) fn new(observed: &Observed) -> World {
-        World {
+impl SimulatedState {
+    pub(crate) fn new(observed: &Observed) -> SimulatedState {
+        SimulatedState {
             rules: observed.lb_rules(),
             pools: observed.address_pools.clone(),
             services: observed.services.clone(),

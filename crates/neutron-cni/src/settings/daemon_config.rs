@@ -18,16 +18,16 @@ const MOST_FREE: usize = 1000;
 
 /// What the daemon does for a network besides looking for garbage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chores {
+pub struct DaemonConfig {
     /// Keeps a warm pool.
     pub pool: Option<PoolSize>,
     /// Keeps the pairs of the VM's port.
-    pub pairs: Option<PairsChore>,
+    pub pairs: Option<PairsConfig>,
 }
 
 /// Which port must let out what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PairsChore {
+pub struct PairsConfig {
     /// The port.
     pub on: GuardedInterface,
     /// Ranges instead of the address of each Pod.
@@ -65,12 +65,12 @@ struct WrittenPairs {
     ranges: Option<BTreeSet<IpNet>>,
 }
 
-impl Chores {
-    pub(super) fn read(ipam: &Value) -> Result<Chores, CniError> {
+impl DaemonConfig {
+    pub(super) fn read(ipam: &Value) -> Result<DaemonConfig, CniError> {
         let written =
             Written::deserialize(ipam).map_err(|why| invalid(&format!("`ipam`: {why}")))?;
         let pool = written.warm_pool.map(pool).transpose()?;
-        Ok(Chores {
+        Ok(DaemonConfig {
             pool,
             pairs: written.allowed_address_pairs.map(pairs).transpose()?,
         })
@@ -89,7 +89,7 @@ fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
     Ok(PoolSize { free, most })
 }
 
-fn pairs(written: WrittenPairs) -> Result<PairsChore, CniError> {
+fn pairs(written: WrittenPairs) -> Result<PairsConfig, CniError> {
     let key = "`ipam.allowedAddressPairs`";
     let on = match (written.port, written.interface) {
         (Some(port), None) => GuardedInterface::Port(
@@ -118,7 +118,7 @@ fn pairs(written: WrittenPairs) -> Result<PairsChore, CniError> {
         .ranges
         .map(|ranges| ranges.into_iter().map(range).collect::<Result<_, _>>())
         .transpose()?;
-    Ok(PairsChore { on, ranges })
+    Ok(PairsConfig { on, ranges })
 }
 
 #[cfg(test)]
@@ -130,15 +130,15 @@ mod tests {
     #[test]
     fn what_is_not_there_is_not_done() {
         assert_eq!(
-            Chores::read(&json!({"type": "x"})).unwrap(),
-            Chores::default()
+            DaemonConfig::read(&json!({"type": "x"})).unwrap(),
+            DaemonConfig::default()
         );
-        let pool = Chores::read(&json!({"warmPool": {"free": 4}}))
+        let pool = DaemonConfig::read(&json!({"warmPool": {"free": 4}}))
             .unwrap()
             .pool;
         assert_eq!(pool, Some(PoolSize { free: 4, most: 8 }));
         let pairs = json!({"interface": "eth0", "ranges": ["10.1.2.3/24", "::ffff:10.1.2.0/120"]});
-        let pairs = Chores::read(&json!({"allowedAddressPairs": pairs}))
+        let pairs = DaemonConfig::read(&json!({"allowedAddressPairs": pairs}))
             .unwrap()
             .pairs
             .unwrap();
@@ -159,7 +159,7 @@ mod tests {
             json!({"allowedAddressPairs": {"interface": "eth0", "ranges": ["10.0.0.7"]}}),
             json!({"allowedAddressPairs": {"interface": "eth0", "ranges": ["::ffff:10.0.0.0/90"]}}),
         ] {
-            assert!(Chores::read(&bad).is_err(), "{bad}");
+            assert!(DaemonConfig::read(&bad).is_err(), "{bad}");
         }
     }
 }
