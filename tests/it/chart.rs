@@ -275,7 +275,7 @@ fn the_definitions_of_the_chart_are_those_of_the_types() {
 fn alerts_and_the_dashboard_name_metrics_that_there_are() {
     // A metric without a value is not printed, so the names are read where they are registered.
     let source =
-        std::fs::read_to_string(repository().join("src/run/telemetry/metrics.rs")).unwrap();
+        std::fs::read_to_string(repository().join("crates/ipam-controller/src/telemetry/metrics.rs")).unwrap();
     let registered = source
         .split("registry.register")
         .skip(1)

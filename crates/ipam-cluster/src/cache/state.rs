@@ -688,7 +688,7 @@ mod tests {
         let mut state = state();
         let mut full = claims(11);
         full["data"][ipam_cilium::observed::CLAIMS_KEY] = json!(
-            r#"{"format_version":"1.0","quarantined":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
+            r#"{"format_version":"1.0","resting":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
         );
         state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&full));
         assert_eq!(
@@ -728,7 +728,7 @@ mod tests {
         let quarantined = |block: &str| {
             let mut claims = claims(20);
             let record = format!(
-                r#"{{"format_version":"1.0","quarantined":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
+                r#"{{"format_version":"1.0","resting":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
             );
             claims["data"][ipam_cilium::observed::CLAIMS_KEY] = json!(record);
             claims
